@@ -1,0 +1,25 @@
+#include "common/base/json_text.h"
+
+namespace cofferdam {
+
+Result<Json> parse_json(std::string_view text) {
+  constexpr int kMaxDepth = 64;
+  bool too_deep = false;
+  try {
+    const auto guard = [&too_deep](int depth, Json::parse_event_t, Json&) {
+      if (depth > kMaxDepth) too_deep = true;
+      return !too_deep;
+    };
+    Json value = Json::parse(text.begin(), text.end(), guard);
+    if (too_deep) return Error("JSON is nested deeper than 64");
+    return value;
+  } catch (const Json::exception& e) {
+    return Error(std::string("JSON: ") + e.what());
+  }
+}
+
+std::string canonical_json(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace cofferdam

@@ -1,0 +1,114 @@
+// MetaStore: `meta`, the authoritative record beside an upper layer (SQLite, WAL).
+//
+// What xattrs cannot hold: the identity of each lower object when the sandbox first touched it
+// (the base), what was read, whiteouts where the file system refuses device 0:0, inode numbers of
+// copied-up objects. docs/layer-format.md has the tables. fsproxy is the only writer while a
+// sandbox runs; export and merge read. Paths are relative to the layer's root, bytes, without a
+// leading slash; the root itself is "". Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/sha256.h"
+
+namespace cofferdam::layer {
+
+enum class Kind : std::uint8_t {
+  kAbsent = 0,
+  kFile = 1,
+  kDirectory = 2,
+  kSymlink = 3,
+  kOther = 4,  // FIFO, socket, device
+};
+
+// One version of one lower object, as stat(2) told it.
+struct Version {
+  Kind kind = Kind::kAbsent;
+  std::uint32_t mode = 0;  // permission bits, 07777
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint64_t size = 0;      // bytes
+  std::int64_t mtime_ns = 0;   // since the epoch
+  std::int64_t ctime_ns = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t device = 0;
+  bool operator==(const Version&) const = default;
+};
+
+// How much is known of the base of a path.
+enum class BaseState : std::uint8_t {
+  kKnown = 0,    // `version` is what the sandbox started from
+  kUnknown = 1,  // it changed between the start and the first touch, or while it was copied: conflict
+};
+
+// The base of one lower path: recorded before the first act that changes it returns.
+struct BaseRecord {
+  std::string path;
+  BaseState state = BaseState::kUnknown;
+  Version version;
+  std::optional<Sha256Digest> sha256;  // of a file's content or a link's text, where it was read
+  bool stored = false;  // the content lies in base/<first 2 hex>/<62 hex>
+  bool racy = false;    // ctime within two ticks of being recorded: equal only by hash
+};
+
+struct ReadRecord {
+  std::string path;
+  Version version;  // the first version read
+};
+
+class MetaStore final {
+ public:
+  // Opens or creates `meta` for writing; `start_ns` (wall clock, since the epoch) is kept from the
+  // first opening. An unknown format is an error.
+  static Result<MetaStore> open(const std::filesystem::path& file, std::int64_t start_ns);
+  // For export and merge: no row is changed. Works after the writer was killed.
+  static Result<MetaStore> open_for_reading(const std::filesystem::path& file);
+
+  MetaStore(MetaStore&&) noexcept;
+  MetaStore& operator=(MetaStore&&) noexcept;
+  ~MetaStore();
+
+  std::int64_t start_ns() const;
+
+  // --- base: the first record of a path stays.
+  Status record_base(const BaseRecord& record);
+  Result<std::optional<BaseRecord>> base(std::string_view path) const;
+  // Every record at or below `prefix` ("" = all), ordered by path bytes.
+  Status for_each_base(std::string_view prefix,
+                       const std::function<Status(const BaseRecord&)>& visit) const;
+
+  // --- reads: the first record of a path stays.
+  Status record_read(const ReadRecord& record);
+  Result<std::optional<ReadRecord>> read(std::string_view path) const;
+  Status for_each_read(const std::function<Status(const ReadRecord&)>& visit) const;
+
+  // --- whiteouts that the upper file system could not hold as device 0:0.
+  Status add_whiteout(std::string_view path);
+  Status remove_whiteout(std::string_view path);
+  Result<std::vector<std::string>> whiteouts() const;
+
+  // --- inode numbers shown for upper objects that came from lower: upper inode -> shown inode.
+  Status set_shown_inode(std::uint64_t upper_inode, std::uint64_t shown_inode);
+  Status forget_shown_inode(std::uint64_t upper_inode);
+  Status for_each_shown_inode(
+      const std::function<void(std::uint64_t upper, std::uint64_t shown)>& visit) const;
+
+  // Several records as one transaction; nesting is an error.
+  Status begin();
+  Status commit();
+
+ private:
+  struct Impl;
+  explicit MetaStore(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cofferdam::layer

@@ -1,0 +1,62 @@
+// Reasons: one enumeration for events, replies, DNS, the CLI. Extend, never reword.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace cofferdam::policy {
+
+enum class Reason : std::uint8_t {
+  kAllowed,
+  kNoRule,
+  kDeniedByRule,
+  kPortNotAllowed,
+  kProtocolNotAllowed,
+  kMethodNotAllowed,
+  kPathNotAllowed,
+  kIpLiteral,
+  kPrivateAddress,
+  kLoopbackAddress,
+  kLinkLocalAddress,
+  kMetadataAddress,
+  kReservedAddress,
+  kHostAddress,
+  kMixedAnswer,
+  kNameInvalid,
+  kResolveFailed,
+  kResolveTimeout,
+  kNoAddress,
+  kConnectFailed,
+  kPeerMismatch,
+  kSniMissing,
+  kSniMismatch,
+  kNotTls,
+  kHostMismatch,
+  kMalformed,
+  kUnsupported,
+  kLoop,
+  kQuotaExceeded,
+  kRateLimited,
+  kTooManyConnections,
+  kDeadline,
+  kPolicyRevoked,
+  kHidden,
+  kReadonly,
+  kOutside,
+  kSpecialFile,
+  kChangedUnder,
+  kSyscall,
+};
+
+// The text of a reason in every output: "no_rule".
+std::string_view to_text(Reason reason);
+std::optional<Reason> reason_from_text(std::string_view text);
+
+// Whether a client may sensibly try again without a change of policy.
+bool is_retryable(Reason reason);
+
+enum class Verdict : std::uint8_t { kDeny, kAllow, kError };
+std::string_view to_text(Verdict verdict);
+
+}  // namespace cofferdam::policy

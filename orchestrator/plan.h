@@ -1,0 +1,85 @@
+// Plan: everything that will be done for one run, decided before anything is done.
+//
+// make_plan is pure: manifest + host facts in, plan or refusal out. `run --dry-run` prints
+// `lines`. Engines and steps read the plan and decide nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/json_text.h"
+
+namespace cofferdam::orchestrator {
+
+// One FUSE mount that the workload sees.
+struct MountPlan {
+  std::string name;                  // unique: workspace, home, gitdir, opt, …
+  std::string inside;                // absolute path inside
+  std::optional<std::string> lower;  // absolute path outside; none: starts empty
+  std::optional<std::string> layer;  // layer directory; none: read only
+  bool writable = false;
+};
+
+// Who the workload is. `range_base` is only set when started by root: ids 0..65535 of the
+// sandbox's outer user namespace are range_base.. outside, so that kernel uid 0 is never inside.
+struct IdPlan {
+  std::uint32_t caller_uid = 0;
+  std::uint32_t caller_gid = 0;
+  std::optional<std::uint32_t> range_base;
+  std::uint32_t inside_uid = 0;  // what the workload sees as its own: the caller's
+  std::uint32_t inside_gid = 0;
+  std::uint32_t service_uid = 0;  // egressproxy's, when started by root; unused otherwise
+};
+
+struct LimitsPlan {
+  std::optional<std::uint32_t> pids;
+  std::optional<std::uint64_t> memory_bytes;
+  std::optional<double> cpus;
+  std::optional<std::chrono::milliseconds> timeout;
+  std::chrono::milliseconds grace{5000};
+  std::uint64_t tmp_bytes = 1ULL << 30U;
+  bool tmp_exec = true;
+  std::uint64_t shm_bytes = 64ULL << 20U;
+};
+
+struct DockerPlan {
+  std::string image;     // as asked for
+  std::string image_id;  // sha256:…, what is run
+};
+
+struct PlanLine {
+  std::string topic;  // workspace, network, rule, preset, limit, hide, env, engine, note
+  std::string text;
+};
+
+struct Plan {
+  std::string sandbox_id;
+  std::string sandbox_name;
+  std::string operation_id;
+  std::string manifest_digest;  // sha256:…
+  std::string engine;           // native | docker
+  std::string workspace;        // absolute, same inside and outside
+  std::string directory;        // the current directory inside
+  std::string home;             // HOME inside
+  std::string user_name;
+  std::string hostname;
+  std::vector<MountPlan> mounts;
+  Json fs_policy;      // docs/processes.md; `owner.shown_*` is filled in by the engine
+  Json egress_policy;  // docs/processes.md
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> env;
+  // Read-only copies placed inside, path → content (0444): CA bundles and the like, for /etc and HOME.
+  std::map<std::string, std::string> files;
+  IdPlan ids;
+  LimitsPlan limits;
+  std::optional<DockerPlan> docker;
+  bool interactive = false;  // -i
+  bool terminal = false;     // -t
+  std::vector<PlanLine> lines;
+};
+
+}  // namespace cofferdam::orchestrator

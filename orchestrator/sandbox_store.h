@@ -1,0 +1,93 @@
+// SandboxStore: the state directory, one directory per sandbox, owned by a held flock.
+//
+// `${XDG_STATE_HOME:-~/.local/state}/cofferdam/sandboxes/<id>/`. A sandbox is created and locked as
+// `.<id>.tmp` and then renamed into place; whoever holds the lock of `lock` in it owns it. A free
+// lock on a sandbox that has not ended is an orphan, and only such is reaped.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/json_text.h"
+#include "common/base/result.h"
+#include "common/os/file_lock.h"
+
+namespace cofferdam::orchestrator {
+
+enum class SandboxState : std::uint8_t { kPending, kRunning, kStopping, kTerminated, kFailed };
+std::string_view to_text(SandboxState state);
+
+// `state.json`.
+struct SandboxRecord {
+  std::string id;    // 16 lower-case hexadecimal digits
+  std::string name;  // [a-z0-9][a-z0-9_.-]{0,62}
+  SandboxState state = SandboxState::kPending;
+  std::string workspace;  // absolute path outside = inside
+  std::string engine;     // native | docker
+  std::string manifest;   // digest
+  std::string created;    // RFC 3339
+  std::string ended;      // RFC 3339 or empty
+  std::string message;    // why it failed, or empty
+  std::optional<int> exit_status;
+  std::vector<std::string> argv;
+  std::uint32_t uid = 0;  // who started it
+  std::int64_t supervisor_pid = 0;
+  std::uint64_t supervisor_start_ticks = 0;  // field 22 of /proc/<pid>/stat
+  std::string boot_id;
+  Json resources = Json::object();  // what reap must undo: {"containers":[…],"mounts":[…],"cgroups":[…]}
+
+  std::filesystem::path directory;  // not stored
+
+  std::filesystem::path upper() const { return directory / "upper"; }
+  std::filesystem::path base() const { return directory / "base"; }
+  std::filesystem::path meta() const { return directory / "meta"; }
+  std::filesystem::path events() const { return directory / "events.jsonl"; }
+  std::filesystem::path fs_policy() const { return directory / "fs.json"; }
+  std::filesystem::path egress_policy() const { return directory / "egress.json"; }
+  bool ended_for_good() const {
+    return state == SandboxState::kTerminated || state == SandboxState::kFailed;
+  }
+};
+
+// A sandbox whose lock this process holds.
+class OwnedSandbox final {
+ public:
+  OwnedSandbox(SandboxRecord record, os::FileLock lock)
+      : record(std::move(record)), lock_(std::move(lock)) {}
+  SandboxRecord record;
+  // Writes state.json atomically; only legal transitions (pending → running → stopping →
+  // terminated | failed, and any → failed).
+  Status set_state(SandboxState state);
+  Status save() const;
+
+ private:
+  os::FileLock lock_;
+};
+
+class SandboxStore final {
+ public:
+  // The caller's own store; the directory is made 0700 where it is missing.
+  static Result<SandboxStore> open();
+  explicit SandboxStore(std::filesystem::path root) : root_(std::move(root)) {}
+
+  const std::filesystem::path& root() const { return root_; }
+
+  // Newest first. A directory whose state.json cannot be read is listed as failed with the message.
+  Result<std::vector<SandboxRecord>> list() const;
+  // By id, unique id prefix (>= 4), name (the newest of that name), or "last" (the newest of
+  // `workspace` when it has one, else the newest).
+  Result<SandboxRecord> find(std::string_view selector, const std::filesystem::path& workspace) const;
+  Result<OwnedSandbox> create(SandboxRecord record) const;
+  // Nothing when somebody else holds it.
+  Result<std::optional<OwnedSandbox>> try_own(const SandboxRecord& record) const;
+  Status remove(OwnedSandbox sandbox) const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace cofferdam::orchestrator
