@@ -21,6 +21,11 @@ namespace cofferdam::orchestrator {
 enum class SandboxState : std::uint8_t { kPending, kRunning, kStopping, kTerminated, kFailed };
 std::string_view to_text(SandboxState state);
 
+// A new random id: 16 lower-case hexadecimal digits.
+Result<std::string> make_sandbox_id();
+// [a-z0-9][a-z0-9_.-]{0,62}
+bool is_sandbox_name(std::string_view name);
+
 // `state.json`.
 struct SandboxRecord {
   std::string id;    // 16 lower-case hexadecimal digits
@@ -56,8 +61,8 @@ struct SandboxRecord {
 // A sandbox whose lock this process holds.
 class OwnedSandbox final {
  public:
-  OwnedSandbox(SandboxRecord record, os::FileLock lock)
-      : record(std::move(record)), lock_(std::move(lock)) {}
+  OwnedSandbox(SandboxRecord owned, os::FileLock lock)
+      : record(std::move(owned)), lock_(std::move(lock)) {}
   SandboxRecord record;
   // Writes state.json atomically; only legal transitions (pending → running → stopping →
   // terminated | failed, and any → failed).
@@ -81,10 +86,14 @@ class SandboxStore final {
   // By id, unique id prefix (>= 4), name (the newest of that name), or "last" (the newest of
   // `workspace` when it has one, else the newest).
   Result<SandboxRecord> find(std::string_view selector, const std::filesystem::path& workspace) const;
+  // Makes the directory with the layers of workspace and HOME, owned by this process. The id is
+  // made where it is empty; a name that is empty is the id.
   Result<OwnedSandbox> create(SandboxRecord record) const;
   // Nothing when somebody else holds it.
   Result<std::optional<OwnedSandbox>> try_own(const SandboxRecord& record) const;
   Status remove(OwnedSandbox sandbox) const;
+  // Directories of creations and removals that were cut short and that nobody owns any more.
+  Status remove_leftovers() const;
 
  private:
   std::filesystem::path root_;
