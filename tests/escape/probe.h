@@ -1,0 +1,36 @@
+// The hostile program of the escape tests: static, so that it runs in any image on any engine.
+//
+// `probe NAME [ARG…]` makes one attempt and ends with kEscaped (it got what it must not),
+// kBlocked (it did not, the line says how it was told) or kUnusable (it could not try).
+// A control ends with kEscaped when the legitimate counterpart works.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace probe {
+
+inline constexpr int kEscaped = 0;
+inline constexpr int kBlocked = 10;
+inline constexpr int kUnusable = 20;
+
+using Arguments = std::vector<std::string>;
+
+struct Attempt {
+  const char* name;
+  int (*run)(const Arguments& arguments);
+};
+
+int escaped(const std::string& detail);
+int blocked(const std::string& detail);
+int unusable(const std::string& detail);
+// blocked() with the text of errno.
+int blocked_by_errno(const std::string& call);
+
+// Lists end with a null name.
+extern const Attempt kFileAttempts[];
+extern const Attempt kProcessAttempts[];
+extern const Attempt kNetworkAttempts[];
+extern const Attempt kKernelAttempts[];
+
+}  // namespace probe
