@@ -63,17 +63,8 @@ bool connect_in_time(int fd, const Endpoint& to) {
   return ::connect(fd, reinterpret_cast<const sockaddr*>(&to.storage), to.size) == 0;
 }
 
-// tcp ADDRESS PORT TEXT: the far end answers with the canary. Connecting alone is not enough: the
-// gate accepts what it then refuses.
-int tcp_canary(const Arguments& arguments) {
-  Endpoint to;
-  if (!to_endpoint(arguments.at(0), arguments.at(1), &to)) return unusable("address");
-  const int fd = ::socket(to.family, SOCK_STREAM, 0);
-  if (fd < 0) return blocked_by_errno("socket");
-  if (!connect_in_time(fd, to)) return blocked_by_errno("connect");
-  const std::string request =
-      "GET /canary HTTP/1.1\r\nHost: " + arguments.at(0) + "\r\nConnection: close\r\n\r\n";
-  if (::send(fd, request.data(), request.size(), MSG_NOSIGNAL) < 0) return blocked_by_errno("send");
+// Reads what the far end says until it closes, and looks for the canary.
+int canary_answer(int fd) {
   std::string answer;
   while (answer.size() < 65536 && wait_readable(fd)) {
     char buffer[4096];
@@ -85,6 +76,20 @@ int tcp_canary(const Arguments& arguments) {
   if (answer.find("CANARY") != std::string::npos) return escaped("the far end answered");
   const auto line = answer.substr(0, answer.find('\r'));
   return blocked(line.empty() ? "closed without an answer" : line);
+}
+
+// tcp ADDRESS PORT: the far end answers with the canary. Connecting alone is not enough: the
+// gate accepts what it then refuses.
+int tcp_canary(const Arguments& arguments) {
+  Endpoint to;
+  if (!to_endpoint(arguments.at(0), arguments.at(1), &to)) return unusable("address");
+  const int fd = ::socket(to.family, SOCK_STREAM, 0);
+  if (fd < 0) return blocked_by_errno("socket");
+  if (!connect_in_time(fd, to)) return blocked_by_errno("connect");
+  const std::string request =
+      "GET /canary HTTP/1.1\r\nHost: " + arguments.at(0) + "\r\nConnection: close\r\n\r\n";
+  if (::send(fd, request.data(), request.size(), MSG_NOSIGNAL) < 0) return blocked_by_errno("send");
+  return canary_answer(fd);
 }
 
 // udp ADDRESS PORT: an answer comes back.
@@ -233,6 +238,35 @@ int abstract_connect(const Arguments& arguments) {
   return escaped("connected");
 }
 
+// proxy-get URL: asks the explicit port in absolute form; the canary comes back.
+int proxy_get(const Arguments& arguments) {
+  Endpoint gate;
+  to_endpoint("127.0.0.1", "3128", &gate);
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  if (fd < 0 || !connect_in_time(fd, gate)) return blocked_by_errno("connect to the gate");
+  const std::string& url = arguments.at(0);
+  const std::string after = url.substr(url.find("://") + 3);
+  const std::string host = after.substr(0, after.find('/'));
+  const std::string request =
+      "GET " + url + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n";
+  if (::send(fd, request.data(), request.size(), MSG_NOSIGNAL) < 0) return blocked_by_errno("send");
+  return canary_answer(fd);
+}
+
+// own-unix PATH: a Unix socket of the workload's own, reached by the workload.
+int own_unix(const Arguments& arguments) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, arguments.at(0).c_str(), sizeof address.sun_path - 1);
+  ::unlink(address.sun_path);
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(listener, 1) != 0) {
+    return blocked_by_errno("bind or listen");
+  }
+  return unix_connect(arguments);
+}
+
 // own-server ADDRESS: a server of the workload's own, reached by the workload.
 int own_server(const Arguments& arguments) {
   Endpoint at;
@@ -277,6 +311,8 @@ const Attempt kNetworkAttempts[] = {{"tcp", tcp_canary},
                                     {"resolve", resolve},
                                     {"unix", unix_connect},
                                     {"abstract", abstract_connect},
+                                    {"proxy-get", proxy_get},
+                                    {"control-own-unix", own_unix},
                                     {"control-own-server", own_server},
                                     {nullptr, nullptr}};
 
