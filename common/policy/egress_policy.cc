@@ -1,0 +1,182 @@
+#include "common/policy/egress_policy.h"
+
+#include <algorithm>
+
+#include "common/policy/address_class.h"
+
+namespace cofferdam::policy {
+namespace {
+
+Decision allow(std::string rule) {
+  return {Verdict::kAllow, Reason::kAllowed, std::move(rule)};
+}
+Decision deny(Reason reason, std::string rule = {}) {
+  return {Verdict::kDeny, reason, std::move(rule)};
+}
+
+constexpr std::string_view kOpenMode = "mode:open";
+
+bool matches_exactly(const EgressRule& rule, const Host& host) {
+  return rule.pattern.kind() == HostPattern::Kind::kExact && rule.pattern.matches(host);
+}
+
+}  // namespace
+
+bool ProtocolSet::has(Protocol protocol) const {
+  switch (protocol) {
+    case Protocol::kTls:
+      return tls;
+    case Protocol::kHttp:
+      return http;
+    case Protocol::kTcp:
+      break;
+  }
+  return tcp;
+}
+
+void ProtocolSet::add(Protocol protocol) {
+  tls = tls || protocol == Protocol::kTls;
+  http = http || protocol == Protocol::kHttp;
+  tcp = tcp || protocol == Protocol::kTcp;
+}
+
+const DenyRule* EgressPolicy::find_deny(const Host& host, std::optional<std::uint16_t> port,
+                                        std::optional<Protocol> protocol) const {
+  for (const DenyRule& rule : deny_) {
+    if (!rule.pattern.matches(host)) continue;
+    // An entry that names a port or a protocol does not decide a question that has none.
+    if (rule.port && rule.port != port) continue;
+    if (rule.protocol && rule.protocol != protocol) continue;
+    return &rule;
+  }
+  return nullptr;
+}
+
+std::optional<Decision> EgressPolicy::refuse_host(const Host& host) const {
+  const bool listed = std::any_of(rules_.begin(), rules_.end(), [&host](const EgressRule& rule) {
+    return matches_exactly(rule, host);
+  });
+  if (listed) return std::nullopt;
+  if (host.is_name()) {
+    const auto special = special_name(host.name());
+    if (special) return deny(*special);
+    return std::nullopt;
+  }
+  const AddressClass address_class = classify(host.address());
+  if (address_class.tier == Tier::kFloor) return deny(address_class.reason);
+  if (mode_ == EgressMode::kOpen) return std::nullopt;
+  return deny(Reason::kIpLiteral);
+}
+
+Decision EgressPolicy::decide_lookup(const HostName& name) const {
+  const Host host(name);
+  if (const DenyRule* rule = find_deny(host, std::nullopt, std::nullopt)) {
+    return deny(Reason::kDeniedByRule, rule->id);
+  }
+  if (auto refused = refuse_host(host)) return *refused;
+  for (const EgressRule& rule : rules_) {
+    if (rule.pattern.matches(host)) return allow(rule.id);
+  }
+  if (mode_ == EgressMode::kOpen) return allow(std::string(kOpenMode));
+  return deny(Reason::kNoRule);
+}
+
+EndpointDecision EgressPolicy::decide_endpoint(const Endpoint& endpoint) const {
+  EndpointDecision result;
+  Decision last = decide_name(endpoint, Protocol::kTls);
+  for (const Protocol protocol : {Protocol::kTls, Protocol::kHttp, Protocol::kTcp}) {
+    Decision decision = decide_name(endpoint, protocol);
+    if (!decision.allowed()) {
+      // "This protocol is not" says less than what another protocol met.
+      if (last.reason == Reason::kProtocolNotAllowed) last = std::move(decision);
+      continue;
+    }
+    if (!result.protocols.any()) result.decision = decision;
+    result.protocols.add(protocol);
+  }
+  if (!result.protocols.any()) result.decision = std::move(last);
+  return result;
+}
+
+Decision EgressPolicy::decide_name(const Endpoint& endpoint, Protocol protocol) const {
+  const Host& host = endpoint.host;
+  if (const DenyRule* rule = find_deny(host, endpoint.port, protocol)) {
+    return deny(Reason::kDeniedByRule, rule->id);
+  }
+  if (auto refused = refuse_host(host)) return *refused;
+  Reason nearest = Reason::kNoRule;
+  std::string rule_id;
+  for (const EgressRule& rule : rules_) {
+    if (!rule.pattern.matches(host)) continue;
+    if (rule.port == endpoint.port && rule.protocol == protocol) return allow(rule.id);
+    if (rule.port == endpoint.port) {
+      nearest = Reason::kProtocolNotAllowed;
+      rule_id = rule.id;
+    } else if (nearest == Reason::kNoRule) {
+      nearest = Reason::kPortNotAllowed;
+      rule_id = rule.id;
+    }
+  }
+  if (mode_ == EgressMode::kOpen) return allow(std::string(kOpenMode));
+  return deny(nearest, std::move(rule_id));
+}
+
+Decision EgressPolicy::decide_address(const IpAddress& address, std::span<const Cidr> opened,
+                                      const std::set<IpAddress>& own,
+                                      std::optional<std::uint16_t> port) const {
+  const AddressClass address_class = classify(address);
+  if (address_class.tier == Tier::kFloor) return deny(address_class.reason);
+  const auto inner = embedded_v4(address);
+  for (const IpAddress& one : {address, inner.value_or(address)}) {
+    if (own.contains(one)) return deny(Reason::kHostAddress);
+    for (const Cidr& cidr : host_addresses_) {
+      if (cidr.contains(one)) return deny(Reason::kHostAddress);
+    }
+    for (const DenyRule& rule : deny_) {
+      const bool literal = rule.pattern.kind() == HostPattern::Kind::kExact;
+      if (!literal || !rule.pattern.matches(Host(one)) || rule.protocol) continue;
+      if (!rule.port || rule.port == port) return deny(Reason::kDeniedByRule, rule.id);
+    }
+  }
+  if (!is_open(address, opened)) return deny(address_class.reason);
+  return allow({});
+}
+
+AddressDecision EgressPolicy::decide_addresses(const Host& host, std::optional<std::uint16_t> port,
+                                               std::span<const IpAddress> addresses,
+                                               const std::set<IpAddress>& own) const {
+  AddressDecision result;
+  std::vector<Cidr> opened;
+  std::string rule_id;
+  for (const EgressRule& rule : rules_) {
+    if (!rule.pattern.matches(host) || (port && rule.port != *port)) continue;
+    if (rule_id.empty()) rule_id = rule.id;
+    opened.insert(opened.end(), rule.addresses.begin(), rule.addresses.end());
+  }
+  if (rule_id.empty() && mode_ == EgressMode::kOpen) rule_id = kOpenMode;
+  if (rule_id.empty()) return result;
+  for (const IpAddress& address : addresses) {
+    Decision decision = decide_address(address, opened, own, port);
+    if (!decision.allowed()) {
+      result.dropped.push_back({address, std::move(decision)});
+    } else if (result.allowed.size() < kMaxAddresses) {
+      result.allowed.push_back(address);
+    }
+  }
+  if (result.allowed.empty()) {
+    result.decision = result.dropped.empty()
+                          ? Decision{Verdict::kError, Reason::kNoAddress, rule_id}
+                          : result.dropped.front().decision;
+    if (result.decision.rule.empty()) result.decision.rule = rule_id;
+    return result;
+  }
+  if (!result.dropped.empty() && refuse_mixed_) {
+    result.allowed.clear();
+    result.decision = deny(Reason::kMixedAnswer, std::move(rule_id));
+    return result;
+  }
+  result.decision = allow(std::move(rule_id));
+  return result;
+}
+
+}  // namespace cofferdam::policy

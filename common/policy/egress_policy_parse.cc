@@ -1,0 +1,144 @@
+// egress.json → EgressPolicy.
+#include <algorithm>
+#include <initializer_list>
+
+#include "common/policy/egress_policy.h"
+
+namespace cofferdam::policy {
+namespace {
+
+Status check_keys(const Json& object, std::string_view where,
+                  std::initializer_list<std::string_view> known) {
+  if (!object.is_object()) return Error(std::string(where) + ": not an object");
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      return Error(std::string(where) + ": unknown key '" + key + "'");
+    }
+  }
+  return {};
+}
+
+Result<std::string> text_of(const Json& object, const char* key, std::string_view where,
+                            bool required) {
+  const auto found = object.find(key);
+  if (found == object.end()) {
+    if (required) return Error(std::string(where) + ": no '" + key + "'");
+    return std::string();
+  }
+  if (!found->is_string()) return Error(std::string(where) + ": '" + key + "' is not text");
+  return found->get<std::string>();
+}
+
+// The list under `key`; an absent one is empty.
+Result<Json> list_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return Json(Json::array());
+  if (!found->is_array()) return Error(std::string("policy: '") + key + "' is not a list");
+  return Json(*found);
+}
+
+}  // namespace
+
+Result<EgressPolicy::Server> parse_server(std::string_view text) {
+  if (const auto address = IpAddress::parse(text)) return EgressPolicy::Server{*address, 53};
+  TRY_ASSIGN(const Endpoint endpoint, parse_endpoint(text));
+  if (endpoint.host.is_name()) return Error("not an address: '" + std::string(text) + "'");
+  return EgressPolicy::Server{endpoint.host.address(), endpoint.port};
+}
+
+Status EgressPolicy::read_rules(const Json& list) {
+  for (const Json& entry : list) {
+    TRY(check_keys(entry, "policy: rules", {"id", "rule", "source"}));
+    TRY_ASSIGN(std::string id, text_of(entry, "id", "policy: rules", true));
+    TRY_ASSIGN(const std::string text, text_of(entry, "rule", "policy: rules", true));
+    TRY_ASSIGN(EgressRule rule, parse_rule(text).context("policy: " + id));
+    TRY_ASSIGN(rule.source, text_of(entry, "source", "policy: rules", false));
+    if (id.empty()) return Error("policy: a rule with an empty id");
+    rule.id = std::move(id);
+    rules_.push_back(std::move(rule));
+  }
+  return {};
+}
+
+Status EgressPolicy::read_deny(const Json& list) {
+  for (const Json& entry : list) {
+    TRY(check_keys(entry, "policy: deny", {"id", "rule", "source"}));
+    TRY_ASSIGN(std::string id, text_of(entry, "id", "policy: deny", true));
+    TRY_ASSIGN(const std::string text, text_of(entry, "rule", "policy: deny", true));
+    TRY_ASSIGN(DenyRule rule, parse_deny_rule(text).context("policy: " + id));
+    TRY_ASSIGN(rule.source, text_of(entry, "source", "policy: deny", false));
+    if (id.empty()) return Error("policy: a deny entry with an empty id");
+    rule.id = std::move(id);
+    deny_.push_back(std::move(rule));
+  }
+  return {};
+}
+
+Status EgressPolicy::read_resolver(const Json& json) {
+  TRY(check_keys(json, "policy: resolver", {"servers", "timeout_ms"}));
+  TRY_ASSIGN(const Json servers, list_of(json, "servers"));
+  for (const Json& entry : servers) {
+    if (!entry.is_string()) return Error("policy: resolver: a server is not text");
+    TRY_ASSIGN(const Server server,
+               parse_server(entry.get<std::string>()).context("policy: resolver"));
+    servers_.push_back(server);
+  }
+  const auto timeout = json.find("timeout_ms");
+  if (timeout == json.end()) return {};
+  if (!timeout->is_number_integer() || *timeout < 1 || *timeout > 60000) {
+    return Error("policy: resolver: timeout_ms is a number from 1 to 60000");
+  }
+  resolve_timeout_ms_ = timeout->get<std::uint32_t>();
+  return {};
+}
+
+Result<EgressPolicy> EgressPolicy::parse(std::string_view text) {
+  TRY_ASSIGN(const Json json, parse_json(text).context("policy"));
+  return from_json(json);
+}
+
+Result<EgressPolicy> EgressPolicy::from_json(const Json& json) {
+  TRY(check_keys(json, "policy",
+                 {"version", "sandbox", "operation", "manifest", "mode", "mixed", "rules", "deny",
+                  "host_addresses", "resolver"}));
+  const auto version = json.find("version");
+  if (version == json.end() || !version->is_number_integer() || *version != 1) {
+    return Error("policy: the version is 1");
+  }
+  EgressPolicy policy;
+  TRY_ASSIGN(policy.sandbox_, text_of(json, "sandbox", "policy", true));
+  TRY_ASSIGN(policy.operation_, text_of(json, "operation", "policy", true));
+  TRY_ASSIGN(policy.manifest_, text_of(json, "manifest", "policy", true));
+  TRY_ASSIGN(const std::string mode, text_of(json, "mode", "policy", true));
+  if (mode == "monitor") return Error("policy: mode 'monitor' is not in this version");
+  if (mode != "enforce" && mode != "open") return Error("policy: mode is enforce or open");
+  policy.mode_ = mode == "open" ? EgressMode::kOpen : EgressMode::kEnforce;
+  TRY_ASSIGN(const std::string mixed, text_of(json, "mixed", "policy", false));
+  if (!mixed.empty() && mixed != "drop" && mixed != "refuse") {
+    return Error("policy: mixed is drop or refuse");
+  }
+  policy.refuse_mixed_ = mixed == "refuse";
+  if (!json.contains("rules")) return Error("policy: no 'rules'");
+  TRY_ASSIGN(const Json rules, list_of(json, "rules"));
+  TRY(policy.read_rules(rules));
+  TRY_ASSIGN(const Json deny_list, list_of(json, "deny"));
+  TRY(policy.read_deny(deny_list));
+  std::set<std::string> ids;
+  for (const EgressRule& rule : policy.rules_) {
+    if (!ids.insert(rule.id).second) return Error("policy: the id '" + rule.id + "' is used twice");
+  }
+  for (const DenyRule& rule : policy.deny_) {
+    if (!ids.insert(rule.id).second) return Error("policy: the id '" + rule.id + "' is used twice");
+  }
+  TRY_ASSIGN(const Json own, list_of(json, "host_addresses"));
+  for (const Json& entry : own) {
+    if (!entry.is_string()) return Error("policy: host_addresses: an entry is not text");
+    TRY_ASSIGN(const Cidr cidr,
+               Cidr::parse(entry.get<std::string>()).context("policy: host_addresses"));
+    policy.host_addresses_.push_back(cidr);
+  }
+  if (json.contains("resolver")) TRY(policy.read_resolver(json["resolver"]));
+  return policy;
+}
+
+}  // namespace cofferdam::policy
