@@ -1,0 +1,103 @@
+#include "orchestrator/manifest/keys.h"
+
+#include <algorithm>
+#include <array>
+
+namespace cofferdam::orchestrator {
+namespace {
+
+constexpr std::array kKeys = {
+    KeySpec{"version", Shape::kEnum, "1"},
+    KeySpec{"name", Shape::kName},
+    KeySpec{"tenant", Shape::kLater},
+    KeySpec{"task", Shape::kLater},
+    KeySpec{"creator", Shape::kLater},
+    KeySpec{"expiry", Shape::kLater},
+    KeySpec{"policy_version", Shape::kLater},
+    KeySpec{"engine", Shape::kEnum, "native|docker"},
+    KeySpec{"image", Shape::kString},
+    KeySpec{"runtime", Shape::kLater},
+    KeySpec{"mode", Shape::kEnum, "read-only|workspace|(open)"},
+    KeySpec{"presets", Shape::kEnumList, "npm|(pip)|(cargo)|(go)|(apt)|(git)"},
+
+    KeySpec{"workspace", Shape::kMap},
+    KeySpec{"workspace.source", Shape::kPath},
+    KeySpec{"workspace.include", Shape::kLater},
+    KeySpec{"workspace.hide", Shape::kGlobList},
+    KeySpec{"workspace.readonly", Shape::kGlobList},
+    KeySpec{"workspace.writable", Shape::kGlobList},
+    KeySpec{"workspace.quota", Shape::kMap},
+    KeySpec{"workspace.quota.bytes", Shape::kSize},
+    KeySpec{"workspace.quota.entries", Shape::kCount},
+
+    KeySpec{"mounts", Shape::kMapList},
+    KeySpec{"mounts[].source", Shape::kPath},
+    KeySpec{"mounts[].target", Shape::kPath},
+    KeySpec{"mounts[].mode", Shape::kEnum, "read-only|(workspace)"},
+    KeySpec{"mounts[].hide", Shape::kGlobList},
+    KeySpec{"mounts[].recursive", Shape::kLater},
+    KeySpec{"mounts[].follow_symlink", Shape::kLater},
+    KeySpec{"mounts[].classification", Shape::kLater},
+
+    KeySpec{"filesystem", Shape::kMap},
+    KeySpec{"filesystem.read", Shape::kPathList},
+    KeySpec{"filesystem.tmp", Shape::kMap},
+    KeySpec{"filesystem.tmp.size", Shape::kSize},
+    KeySpec{"filesystem.tmp.exec", Shape::kBool},
+    KeySpec{"filesystem.shm", Shape::kMap},
+    KeySpec{"filesystem.shm.size", Shape::kSize},
+
+    KeySpec{"network", Shape::kMap},
+    KeySpec{"network.mode", Shape::kEnum, "enforce|(monitor)"},
+    KeySpec{"network.rules", Shape::kRuleList},
+    KeySpec{"network.deny", Shape::kDenyList},
+    KeySpec{"network.mixed", Shape::kEnum, "drop|refuse"},
+    KeySpec{"network.host_addresses", Shape::kAddressList},
+    KeySpec{"network.resolver", Shape::kMap},
+    KeySpec{"network.resolver.servers", Shape::kServerList},
+    KeySpec{"network.resolver.timeout", Shape::kDuration},
+    KeySpec{"network.budgets", Shape::kLater},
+    KeySpec{"network.upstream_proxy", Shape::kLater},
+    KeySpec{"network.intercept", Shape::kLater},
+
+    KeySpec{"env", Shape::kMap},
+    KeySpec{"env.inherit", Shape::kEnum, "none|safe|explicit"},
+    KeySpec{"env.allow", Shape::kVariableList},
+    KeySpec{"env.set", Shape::kVariableMap},
+
+    KeySpec{"process", Shape::kMap},
+    KeySpec{"process.pids", Shape::kCount},
+    KeySpec{"process.memory", Shape::kSize},
+    KeySpec{"process.cpus", Shape::kNumber},
+    KeySpec{"process.timeout", Shape::kDuration},
+    KeySpec{"process.grace", Shape::kDuration},
+    KeySpec{"process.user", Shape::kLater},
+    KeySpec{"process.capabilities", Shape::kLater},
+    KeySpec{"process.seccomp", Shape::kLater},
+    KeySpec{"process.executables", Shape::kLater},
+    KeySpec{"process.output", Shape::kLater},
+    KeySpec{"process.open_files", Shape::kLater},
+    KeySpec{"process.file_size", Shape::kLater},
+
+    KeySpec{"accept_missing", Shape::kEnumList, "pids|memory|cpus|(address_check)"},
+    KeySpec{"secrets", Shape::kLater},
+    KeySpec{"lifetime", Shape::kLater},
+    KeySpec{"phases", Shape::kLater},
+    KeySpec{"artifacts", Shape::kLater},
+    KeySpec{"caches", Shape::kLater},
+    KeySpec{"tools", Shape::kLater},
+};
+
+}  // namespace
+
+std::span<const KeySpec> manifest_keys() {
+  return kKeys;
+}
+
+const KeySpec* find_key(std::string_view path) {
+  const auto* const found = std::find_if(kKeys.begin(), kKeys.end(),
+                                         [&](const KeySpec& key) { return key.path == path; });
+  return found == kKeys.end() ? nullptr : found;
+}
+
+}  // namespace cofferdam::orchestrator

@@ -1,0 +1,207 @@
+#include "orchestrator/manifest/manifest.h"
+
+#include <algorithm>
+
+#include "common/base/sha256.h"
+#include "orchestrator/manifest/embedded.h"
+#include "orchestrator/manifest/read_yaml.h"
+
+namespace cofferdam::orchestrator {
+namespace {
+
+// Copies json[key] over `field` where it is there. The keys' shapes were checked when they were
+// read, so a conversion cannot fail; a caller that hands in other JSON gets the exception's text.
+template <typename T>
+void take(const Json& json, const char* key, T* field) {
+  if (json.contains(key)) *field = json.at(key).get<T>();
+}
+
+template <typename T>
+void take(const Json& json, const char* key, std::optional<T>* field) {
+  if (json.contains(key)) *field = json.at(key).get<T>();
+}
+
+void take(const Json& json, const char* key, std::chrono::milliseconds* field) {
+  if (json.contains(key)) *field = std::chrono::milliseconds(json.at(key).get<std::int64_t>());
+}
+
+void take(const Json& json, const char* key, std::optional<std::chrono::milliseconds>* field) {
+  if (json.contains(key)) *field = std::chrono::milliseconds(json.at(key).get<std::int64_t>());
+}
+
+void add_texts(const Json& json, const char* key, std::vector<std::string>* field) {
+  if (!json.contains(key)) return;
+  for (const Json& item : json.at(key)) {
+    auto text = item.get<std::string>();
+    if (std::find(field->begin(), field->end(), text) == field->end()) {
+      field->push_back(std::move(text));
+    }
+  }
+}
+
+void add_rules(const Json& json, const char* key, std::string_view source,
+               std::vector<NetworkRule>* field) {
+  if (!json.contains(key)) return;
+  for (const Json& item : json.at(key)) {
+    field->push_back({item.get<std::string>(), std::string(source)});
+  }
+}
+
+const Json& part(const Json& json, const char* key) {
+  static const Json empty = Json::object();
+  return json.contains(key) ? json.at(key) : empty;
+}
+
+void apply_workspace(Manifest* m, const Json& workspace, std::string_view source) {
+  take(workspace, "source", &m->workspace);
+  for (const char* action : {"hide", "readonly", "writable"}) {
+    if (!workspace.contains(action)) continue;
+    for (const Json& item : workspace.at(action)) {
+      m->file_rules.push_back({action, item.get<std::string>(), std::string(source)});
+    }
+  }
+  const Json& quota = part(workspace, "quota");
+  take(quota, "bytes", &m->quota_bytes);
+  take(quota, "entries", &m->quota_entries);
+}
+
+Status apply_mounts(Manifest* m, const Json& keys) {
+  if (keys.contains("mounts")) {
+    for (const Json& item : keys.at("mounts")) {
+      ExtraMount mount;
+      take(item, "source", &mount.source);
+      mount.target = mount.source;
+      take(item, "target", &mount.target);
+      add_texts(item, "hide", &mount.hide);
+      if (mount.source.empty()) return Error("mounts[].source: missing");
+      m->mounts.push_back(std::move(mount));
+    }
+  }
+  for (const Json& item : part(part(keys, "filesystem"), "read")) {
+    m->mounts.push_back({item.get<std::string>(), item.get<std::string>(), {}});
+  }
+  return {};
+}
+
+void apply_network(Manifest* m, const Json& network, std::string_view source) {
+  add_rules(network, "rules", source, &m->rules);
+  add_rules(network, "deny", source, &m->deny);
+  take(network, "mixed", &m->mixed);
+  add_texts(network, "host_addresses", &m->host_addresses);
+  const Json& resolver = part(network, "resolver");
+  if (resolver.contains("servers")) m->resolver_servers.clear();
+  add_texts(resolver, "servers", &m->resolver_servers);
+  take(resolver, "timeout", &m->resolver_timeout);
+}
+
+Status apply(Manifest* m, const Json& keys, std::string_view source) {
+  take(keys, "name", &m->name);
+  take(keys, "engine", &m->engine);
+  take(keys, "image", &m->image);
+  take(keys, "mode", &m->mode);
+  add_texts(keys, "presets", &m->presets);
+  apply_workspace(m, part(keys, "workspace"), source);
+  TRY(apply_mounts(m, keys));
+  const Json& filesystem = part(keys, "filesystem");
+  take(part(filesystem, "tmp"), "size", &m->tmp_bytes);
+  take(part(filesystem, "tmp"), "exec", &m->tmp_exec);
+  take(part(filesystem, "shm"), "size", &m->shm_bytes);
+  apply_network(m, part(keys, "network"), source);
+  const Json& env = part(keys, "env");
+  take(env, "inherit", &m->env_inherit);
+  add_texts(env, "allow", &m->env_allow);
+  for (const auto& [name, value] : part(env, "set").items()) m->env_set[name] = value;
+  if (m->env_inherit == "none" && !m->env_allow.empty()) {
+    return Error("env: inherit is none, but allow names variables; say `inherit: explicit`");
+  }
+  const Json& process = part(keys, "process");
+  take(process, "pids", &m->pids);
+  take(process, "memory", &m->memory_bytes);
+  take(process, "cpus", &m->cpus);
+  take(process, "timeout", &m->timeout);
+  take(process, "grace", &m->grace);
+  add_texts(keys, "accept_missing", &m->accept_missing);
+  if (m->engine == "native" && !m->image.empty()) {
+    return Error("image: only the docker engine has one; say `engine: docker`");
+  }
+  return {};
+}
+
+Json rules_json(const std::vector<NetworkRule>& rules) {
+  Json out = Json::array();
+  for (const NetworkRule& rule : rules) {
+    out.push_back({{"rule", rule.text}, {"source", rule.source}});
+  }
+  return out;
+}
+
+Json milliseconds(const std::optional<std::chrono::milliseconds>& duration) {
+  return duration ? Json(duration->count()) : Json();
+}
+
+}  // namespace
+
+Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view source) {
+  try {
+    return apply(manifest, keys, source);
+  } catch (const Json::exception& error) {
+    return Error(error.what());
+  }
+}
+
+Result<Manifest> default_manifest() {
+  TRY_ASSIGN(const Json keys, read_manifest_yaml(embedded_default_manifest(), "default.yaml"));
+  Manifest manifest;
+  TRY(apply_manifest(&manifest, keys, "default"));
+  return manifest;
+}
+
+Json manifest_json(const Manifest& m) {
+  Json files = Json::array();
+  for (const FileRule& rule : m.file_rules) {
+    files.push_back({{"action", rule.action}, {"pattern", rule.pattern}, {"source", rule.source}});
+  }
+  Json mounts = Json::array();
+  for (const ExtraMount& mount : m.mounts) {
+    mounts.push_back({{"source", mount.source},
+                      {"target", mount.target},
+                      {"hide", mount.hide},
+                      {"mode", "read-only"}});
+  }
+  return {
+      {"version", 1},
+      {"name", m.name},
+      {"engine", m.engine},
+      {"image", m.image},
+      {"mode", m.mode},
+      {"presets", m.presets},
+      {"workspace",
+       {{"source", m.workspace},
+        {"rules", files},
+        {"quota", {{"bytes", m.quota_bytes}, {"entries", m.quota_entries}}}}},
+      {"mounts", mounts},
+      {"filesystem",
+       {{"tmp", {{"size", m.tmp_bytes}, {"exec", m.tmp_exec}}}, {"shm", {{"size", m.shm_bytes}}}}},
+      {"network",
+       {{"mode", "enforce"},
+        {"rules", rules_json(m.rules)},
+        {"deny", rules_json(m.deny)},
+        {"mixed", m.mixed},
+        {"host_addresses", m.host_addresses},
+        {"resolver",
+         {{"servers", m.resolver_servers}, {"timeout_ms", m.resolver_timeout.count()}}}}},
+      {"env", {{"inherit", m.env_inherit}, {"allow", m.env_allow}, {"set", m.env_set}}},
+      {"process",
+       {{"pids", m.pids},
+        {"memory", m.memory_bytes ? Json(*m.memory_bytes) : Json()},
+        {"cpus", m.cpus ? Json(*m.cpus) : Json()},
+        {"timeout_ms", milliseconds(m.timeout)},
+        {"grace_ms", m.grace.count()}}},
+      {"accept_missing", m.accept_missing}};
+}
+
+std::string manifest_digest(const Manifest& manifest) {
+  return "sha256:" + to_hex(sha256(canonical_json(manifest_json(manifest))));
+}
+
+}  // namespace cofferdam::orchestrator

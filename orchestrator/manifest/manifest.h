@@ -1,0 +1,85 @@
+// Manifest: what a user asks for, effective: defaults, then a manifest file, then the command line.
+//
+// A value; pure. Each right says where it came from.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/json_text.h"
+#include "common/base/result.h"
+
+namespace cofferdam::orchestrator {
+
+// One file rule: action `hide`, `readonly`, `writable`.
+struct FileRule {
+  std::string action;
+  std::string pattern;
+  std::string source;  // default | manifest | cli
+};
+
+struct NetworkRule {
+  std::string text;
+  std::string source;  // manifest | cli | preset:NAME
+};
+
+struct ExtraMount {
+  std::string source;  // absolute, outside
+  std::string target;  // absolute, inside
+  std::vector<std::string> hide;
+};
+
+struct Manifest {
+  std::string name;  // empty: the sandbox's id
+  std::string engine = "native";
+  std::string image;               // docker only
+  std::string mode = "workspace";  // read-only | workspace
+  std::vector<std::string> presets;
+
+  std::string workspace;             // empty: found from the current directory
+  std::vector<FileRule> file_rules;  // in order; the last match wins
+  std::uint64_t quota_bytes = 10ULL << 30U;
+  std::uint64_t quota_entries = 2'000'000;
+  std::vector<ExtraMount> mounts;
+
+  std::uint64_t tmp_bytes = 1ULL << 30U;
+  bool tmp_exec = true;
+  std::uint64_t shm_bytes = 64ULL << 20U;
+
+  std::vector<NetworkRule> rules;
+  std::vector<NetworkRule> deny;
+  std::string mixed = "drop";
+  std::vector<std::string> host_addresses;
+  std::vector<std::string> resolver_servers;
+  std::chrono::milliseconds resolver_timeout{5000};
+
+  std::string env_inherit = "safe";  // none | safe | explicit
+  std::vector<std::string> env_allow;
+  std::map<std::string, std::string> env_set;
+
+  std::uint32_t pids = 4096;
+  std::optional<std::uint64_t> memory_bytes;
+  std::optional<double> cpus;
+  std::optional<std::chrono::milliseconds> timeout;
+  std::chrono::milliseconds grace{5000};
+  std::vector<std::string> accept_missing;
+};
+
+// Puts the keys that read_manifest_yaml gave over `manifest`: lists are added to, the rest is
+// replaced. `source` goes into each rule.
+Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view source);
+
+// The defaults of policies/manifests/default.yaml.
+Result<Manifest> default_manifest();
+
+// Every key with its value: what is stored as manifest.json, shown by `manifest show`, digested.
+Json manifest_json(const Manifest& manifest);
+// "sha256:<hex>" of the canonical JSON.
+std::string manifest_digest(const Manifest& manifest);
+
+}  // namespace cofferdam::orchestrator

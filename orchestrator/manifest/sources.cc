@@ -1,0 +1,179 @@
+#include "orchestrator/manifest/sources.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <system_error>
+
+#include "common/base/sha256.h"
+#include "common/os/files.h"
+#include "orchestrator/manifest/read_yaml.h"
+
+namespace cofferdam::orchestrator {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWorkspaceFile = "cofferdam.yaml";
+
+std::string digest_of(std::string_view bytes) {
+  return "sha256:" + to_hex(sha256(bytes));
+}
+
+bool is_there(const fs::path& file) {
+  std::error_code code;
+  return fs::exists(file, code);
+}
+
+bool lies_in(const fs::path& path, const fs::path& directory) {
+  if (directory.empty()) return false;
+  const fs::path rest = path.lexically_relative(directory);
+  return !rest.empty() && *rest.begin() != "..";
+}
+
+Result<fs::path> real_path(const fs::path& path) {
+  std::error_code code;
+  fs::path real = fs::canonical(path, code);
+  if (code) return Error::from_errno(path.string(), code.value());
+  return real;
+}
+
+// The user's or the organisation's file must be theirs alone to write.
+Status check_owner(const fs::path& file) {
+  struct stat st {};
+  if (::stat(file.c_str(), &st) != 0) return Error::from_errno(file.string());
+  if (st.st_uid != 0 && st.st_uid != ::geteuid()) {
+    return Error(file.string() + ": belongs to another user; refused");
+  }
+  if ((st.st_mode & 022U) != 0) {
+    return Error(file.string() + ": others may write it; refused. Remedy: chmod go-w " +
+                 file.string());
+  }
+  return {};
+}
+
+Result<Json> read_trusted(const fs::path& file) {
+  if (!is_there(file)) return Json::object();
+  TRY_ASSIGN(const std::string text, os::read_file(file, 16U << 20U));
+  auto json = parse_json(text);
+  if (!json.ok()) return json.error().context(file.string());
+  if (!json->is_object()) return Error(file.string() + ": not a map");
+  return json;
+}
+
+Result<bool> is_trusted(const ManifestPlaces& places, const fs::path& file, std::string_view text) {
+  TRY_ASSIGN(const Json trusted, read_trusted(places.trusted));
+  const auto found = trusted.find(file.string());
+  return found != trusted.end() && found->is_string() && *found == digest_of(text);
+}
+
+Result<Manifest> parse_file(const fs::path& file, std::string_view text) {
+  TRY_ASSIGN(Manifest manifest, default_manifest());
+  TRY_ASSIGN(const Json keys, read_manifest_yaml(text, file.string()));
+  if (Status applied = apply_manifest(&manifest, keys, "manifest"); !applied.ok()) {
+    return applied.error().context(file.string());
+  }
+  return manifest;
+}
+
+Result<LoadedManifest> load_from(const fs::path& file, std::string_view text) {
+  TRY_ASSIGN(Manifest manifest, parse_file(file, text));
+  return LoadedManifest{std::move(manifest), file.string(), {}};
+}
+
+Result<LoadedManifest> load_asked(const ManifestPlaces& places, const fs::path& asked,
+                                  const fs::path& workspace) {
+  TRY_ASSIGN(const fs::path file, real_path(asked));
+  TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
+  if (lies_in(file, workspace)) {
+    TRY_ASSIGN(const bool trusted, is_trusted(places, file, text));
+    if (!trusted) {
+      return Error(file.string() +
+                   " lies in the workspace and is not trusted. Read it, then: cofferdam manifest "
+                   "trust " +
+                   file.string());
+    }
+  }
+  return load_from(file, text);
+}
+
+}  // namespace
+
+Result<ManifestPlaces> manifest_places(const fs::path& state_directory) {
+  fs::path config;
+  if (const char* set = std::getenv("XDG_CONFIG_HOME"); set != nullptr && set[0] == '/') {
+    config = set;
+  } else if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/') {
+    config = fs::path(home) / ".config";
+  } else if (const passwd* entry = ::getpwuid(::geteuid()); entry != nullptr) {
+    config = fs::path(entry->pw_dir) / ".config";
+  } else {
+    return Error("HOME is not set and this user has no home directory");
+  }
+  return ManifestPlaces{config / "cofferdam" / "manifest.yaml", "/etc/cofferdam/manifest.yaml",
+                        state_directory / "trusted_manifests.json"};
+}
+
+Result<Manifest> load_manifest_file(const fs::path& file) {
+  TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
+  return parse_file(file, text);
+}
+
+Result<LoadedManifest> load_manifest(const ManifestPlaces& places, const fs::path& asked,
+                                     const fs::path& workspace) {
+  std::vector<std::string> notes;
+  std::optional<LoadedManifest> loaded;
+  if (!asked.empty()) {
+    TRY_ASSIGN(loaded, load_asked(places, asked, workspace));
+  } else {
+    if (const fs::path own = workspace / kWorkspaceFile; !workspace.empty() && is_there(own)) {
+      TRY_ASSIGN(const fs::path file, real_path(own));
+      TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
+      TRY_ASSIGN(const bool trusted, is_trusted(places, file, text));
+      if (trusted) {
+        TRY_ASSIGN(loaded, load_from(file, text));
+      } else {
+        notes.push_back(
+            "the workspace's own cofferdam.yaml is not trusted and was ignored; to use "
+            "it, read it, then: cofferdam manifest trust " +
+            own.string());
+      }
+    }
+    if (!loaded && is_there(places.user)) {
+      TRY(check_owner(places.user));
+      TRY_ASSIGN(const std::string text, os::read_file(places.user, kMaxManifestBytes));
+      TRY_ASSIGN(loaded, load_from(places.user, text));
+    }
+  }
+  if (is_there(places.organisation)) {
+    if (loaded) {
+      return Error(places.organisation.string() + " exists, and so does " + loaded->source +
+                   ": narrowing one by the other is not in this version");
+    }
+    TRY(check_owner(places.organisation));
+    TRY_ASSIGN(const std::string text, os::read_file(places.organisation, kMaxManifestBytes));
+    TRY_ASSIGN(loaded, load_from(places.organisation, text));
+  }
+  if (!loaded) {
+    TRY_ASSIGN(Manifest manifest, default_manifest());
+    loaded = LoadedManifest{std::move(manifest), "defaults", {}};
+  }
+  loaded->notes = std::move(notes);
+  return std::move(*loaded);
+}
+
+Result<std::string> trust_manifest(const ManifestPlaces& places, const fs::path& file) {
+  TRY_ASSIGN(const fs::path real, real_path(file));
+  TRY_ASSIGN(const std::string text, os::read_file(real, kMaxManifestBytes));
+  TRY_ASSIGN(const Manifest checked, parse_file(real, text));
+  (void)checked;
+  TRY_ASSIGN(Json trusted, read_trusted(places.trusted));
+  std::string digest = digest_of(text);
+  trusted[real.string()] = digest;
+  TRY(os::write_file_atomic(places.trusted, trusted.dump(2) + "\n"));
+  return digest;
+}
+
+}  // namespace cofferdam::orchestrator
