@@ -9,6 +9,7 @@
 #include "common/base/escape.h"
 #include "common/policy/address.h"
 #include "common/policy/egress_rule.h"
+#include "common/policy/fs_rules.h"
 #include "common/policy/host_name.h"
 #include "orchestrator/manifest/quantity.h"
 #include "orchestrator/sandbox_store.h"
@@ -103,10 +104,11 @@ std::optional<std::string> variable_fault(std::string_view name, std::string_vie
 }
 
 std::optional<std::string> glob_fault(std::string_view pattern) {
-  if (pattern.empty() || pattern == "!" || pattern == "/") return "an empty pattern";
   if (!is_plain_text(pattern)) return "a pattern must be valid UTF-8 without control characters";
-  if (pattern.size() > 4096) return "a pattern may have 4096 bytes";
-  return std::nullopt;
+  const auto rules = policy::FsRules::parse(
+      Json::array({{{"id", "pattern"}, {"action", "hide"}, {"pattern", pattern}}}));
+  if (rules.ok()) return std::nullopt;
+  return rules.error().message();
 }
 
 std::optional<std::string> rule_fault(std::string_view rule) {

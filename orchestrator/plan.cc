@@ -1,0 +1,279 @@
+#include "orchestrator/plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "orchestrator/make_plan.h"
+#include "orchestrator/manifest/quantity.h"
+
+namespace cofferdam::orchestrator {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint32_t kServiceOffset = 65536;  // the id after those that are mapped inside
+
+// The sandbox brings these itself; nothing is mounted at or above them.
+constexpr std::array kReserved = {"/proc", "/sys",  "/dev", "/etc", "/usr",
+                                  "/bin",  "/sbin", "/lib", "/run", "/tmp"};
+
+bool lies_in(const fs::path& path, const fs::path& directory) {
+  const fs::path rest = path.lexically_relative(directory);
+  return !rest.empty() && *rest.begin() != "..";
+}
+
+bool accepts_missing(const Manifest& manifest, std::string_view name) {
+  return std::find(manifest.accept_missing.begin(), manifest.accept_missing.end(), name) !=
+         manifest.accept_missing.end();
+}
+
+void add_line(Plan* plan, std::string topic, std::string text) {
+  plan->lines.push_back({std::move(topic), std::move(text)});
+}
+
+Status check_required(const HostFacts& facts, const Manifest& manifest) {
+  for (const HostCheck& check : check_host(facts, manifest.engine)) {
+    if (!check.required || check.state == HostCheck::State::kGood) continue;
+    return Error("this machine cannot enforce a sandbox: " + check.name + ": " + check.detail +
+                 ". Remedy: " + check.remedy);
+  }
+  return {};
+}
+
+// Limits that were asked for hold, or the plan is refused, or the manifest accepts their absence.
+Status plan_limits(const PlanRequest& request, const HostFacts& facts, Plan* plan) {
+  const Manifest& m = request.manifest;
+  plan->limits.pids = m.pids;
+  plan->limits.timeout = m.timeout;
+  plan->limits.grace = m.grace;
+  plan->limits.tmp_bytes = m.tmp_bytes;
+  plan->limits.tmp_exec = m.tmp_exec;
+  plan->limits.shm_bytes = m.shm_bytes;
+  const auto available = [&](std::string_view controller) {
+    const auto& have = facts.cgroups.controllers;
+    return m.engine == "docker" || std::find(have.begin(), have.end(), controller) != have.end();
+  };
+  const auto require = [&](std::string_view name, std::string_view controller) -> Result<bool> {
+    if (available(controller)) return true;
+    if (accepts_missing(m, name)) {
+      add_line(plan, "note",
+               std::string(name) +
+                   " is not limited: this machine cannot, and the "
+                   "manifest accepts it");
+      return false;
+    }
+    for (const HostCheck& check : check_host(facts, m.engine)) {
+      if (check.name != "limit " + std::string(controller)) continue;
+      return Error("this machine cannot limit " + std::string(name) + ": " + check.detail +
+                   ". Remedy: " + check.remedy + "; or accept_missing: [" + std::string(name) +
+                   "] in the manifest");
+    }
+    return Error("this machine cannot limit " + std::string(name));
+  };
+  if (m.memory_bytes) {
+    TRY_ASSIGN(const bool held, require("memory", "memory"));
+    if (held) plan->limits.memory_bytes = m.memory_bytes;
+  }
+  if (m.cpus) {
+    TRY_ASSIGN(const bool held, require("cpus", "cpu"));
+    if (held) plan->limits.cpus = m.cpus;
+  }
+  std::string text = "pids " + std::to_string(m.pids);
+  if (plan->limits.memory_bytes) text += ", memory " + size_text(*plan->limits.memory_bytes);
+  if (plan->limits.cpus) text += ", cpus " + Json(*plan->limits.cpus).dump();
+  text += ", time " + (m.timeout ? duration_text(*m.timeout) : std::string("unlimited"));
+  text += ", /tmp " + size_text(m.tmp_bytes) + (m.tmp_exec ? "" : " (no programs)");
+  text += ", workspace and HOME " + size_text(m.quota_bytes) + " in " +
+          std::to_string(m.quota_entries) + " entries";
+  add_line(plan, "limit", text);
+  return {};
+}
+
+Status plan_extra_mounts(const PlanRequest& request, Plan* plan) {
+  const auto overlaps = [&](const std::string& target) {
+    return std::any_of(plan->mounts.begin(), plan->mounts.end(),
+                       [&](const MountPlan& mount) { return mount.inside == target; });
+  };
+  if (request.opt_exists && !overlaps("/opt") && !lies_in("/opt", plan->workspace)) {
+    plan->mounts.push_back({"opt", "/opt", "/opt", std::nullopt, false});
+    add_line(plan, "mount", "/opt, read only");
+  }
+  int number = 0;
+  for (const ExtraMount& extra : request.manifest.mounts) {
+    if (extra.target == "/opt") {
+      std::erase_if(plan->mounts, [](const MountPlan& mount) { return mount.name == "opt"; });
+    }
+    if (overlaps(extra.target)) return Error("mounts: two things at " + extra.target);
+    for (const char* reserved : kReserved) {
+      if (lies_in(reserved, extra.target)) {
+        return Error("mounts: nothing can be mounted at " + extra.target +
+                     ": the sandbox has its own");
+      }
+    }
+    for (const char* reserved : {"/proc", "/sys", "/dev", "/run/cofferdam"}) {
+      if (lies_in(extra.target, reserved)) {
+        return Error("mounts: nothing can be mounted in " + std::string(reserved));
+      }
+    }
+    const fs::path state = request.sandbox_directory.parent_path().parent_path();
+    if (lies_in(extra.source, state) || lies_in(state, extra.source)) {
+      return Error("mounts: " + extra.source + " holds Cofferdam's state directory");
+    }
+    plan->mounts.push_back(
+        {"mount" + std::to_string(++number), extra.target, extra.source, std::nullopt, false});
+    add_line(plan, "mount",
+             extra.target + ", read only" +
+                 (extra.source == extra.target ? "" : ", from " + extra.source));
+  }
+  return {};
+}
+
+Status plan_mounts(const PlanRequest& request, Plan* plan) {
+  const bool writable = request.manifest.mode == "workspace";
+  const fs::path& layer = request.sandbox_directory;
+  MountPlan workspace{"workspace", plan->workspace, plan->workspace, std::nullopt, writable};
+  if (writable) workspace.layer = layer.string();
+  plan->mounts.push_back(std::move(workspace));
+  add_line(plan, "workspace",
+           plan->workspace +
+               (writable ? ", copy on write: the original is not touched" : ", read only"));
+  plan->mounts.push_back({"home", plan->home, std::nullopt, (layer / "home").string(), true});
+  add_line(plan, "home", plan->home + ", starts empty");
+  if (request.workspace.git_directory) {
+    const std::string path = request.workspace.git_directory->string();
+    MountPlan mount{"gitdir", path, path, std::nullopt, writable};
+    if (writable) mount.layer = (layer / "gitdir").string();
+    plan->mounts.push_back(std::move(mount));
+    add_line(plan, "mount",
+             path + ", the git directory of this linked worktree, " +
+                 (writable ? "copy on write" : "read only"));
+  }
+  return plan_extra_mounts(request, plan);
+}
+
+void add_file_rule_lines(const PlanRequest& request, Plan* plan) {
+  for (const char* action : {"hide", "readonly", "writable"}) {
+    std::string text;
+    for (const FileRule& rule : request.manifest.file_rules) {
+      if (rule.action != action) continue;
+      text += (text.empty() ? "" : "  ") + rule.pattern +
+              (rule.source == "default" ? "" : " (" + rule.source + ")");
+    }
+    if (!text.empty()) add_line(plan, action, text);
+  }
+}
+
+void add_network_lines(Plan* plan) {
+  const Json& rules = plan->egress_policy.at("rules");
+  if (rules.empty()) {
+    add_line(plan, "network", "nothing can be reached; to allow a host: --allow HOST");
+  }
+  for (const Json& rule : rules) {
+    add_line(plan, "rule",
+             "allow " + rule.at("rule").get<std::string>() + " (" +
+                 rule.at("id").get<std::string>() + ")");
+  }
+  for (const Json& rule : plan->egress_policy.at("deny")) {
+    add_line(plan, "rule",
+             "deny " + rule.at("rule").get<std::string>() + " (" +
+                 rule.at("id").get<std::string>() + ")");
+  }
+}
+
+Status plan_engine(const PlanRequest& request, const HostFacts& facts, Plan* plan) {
+  const Manifest& m = request.manifest;
+  plan->engine = m.engine;
+  plan->ids.caller_uid = facts.uid;
+  plan->ids.caller_gid = facts.gid;
+  plan->ids.inside_uid = facts.uid;
+  plan->ids.inside_gid = facts.gid;
+  if (facts.uid == 0) {
+    if (!request.id_range) return Error("no range of user ids was chosen");
+    plan->ids.range_base = request.id_range;
+    plan->ids.service_uid = *request.id_range + kServiceOffset;
+  }
+  if (m.engine == "native") {
+    add_line(plan, "engine",
+             "native, " + facts.bwrap.detail + ", kernel " + facts.kernel +
+                 (facts.uid == 0 ? ", ids " + std::to_string(*request.id_range) + "+" : ""));
+    return {};
+  }
+  if (facts.uid != 0) return Error("engine docker for a user who is not root: not in this version");
+  if (m.image.empty()) return Error("engine docker needs an image: --image REF");
+  if (facts.docker.image_id.empty()) {
+    return Error("image " + m.image + " is not on this machine. Remedy: docker pull " + m.image);
+  }
+  plan->docker = DockerPlan{m.image, facts.docker.image_id};
+  add_line(plan, "engine", "docker, image " + m.image + " = " + facts.docker.image_id);
+  return {};
+}
+
+void add_env_line(const PlanRequest& request, Plan* plan) {
+  std::string text;
+  for (const auto& [name, value] : plan->env) {
+    text += (text.empty() ? "" : " ") + name;
+    if (request.carried_env.contains(name)) text += "(--env)";
+  }
+  add_line(plan, "env", text);
+}
+
+}  // namespace
+
+Manifest effective_manifest(const PlanRequest& request) {
+  Manifest manifest = request.manifest;
+  for (const PresetResult& preset : request.presets) {
+    for (const std::string& rule : preset.rules) {
+      manifest.rules.push_back({rule, "preset:" + preset.name});
+    }
+  }
+  for (const auto& [name, value] : request.carried_env) {
+    auto& names = manifest.env_allow;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return manifest;
+}
+
+Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
+  if (request.argv.empty()) return Error("no command; say: cofferdam run -- CMD");
+  if (request.terminal && !request.interactive) {
+    return Error("-t needs -i as well");
+  }
+  TRY(check_required(facts, request.manifest));
+  if (facts.home.empty() || facts.home == "/" ||
+      fs::path(facts.home).lexically_normal() != facts.home) {
+    return Error("HOME must be an absolute directory that is not /: set HOME");
+  }
+  Plan plan;
+  plan.sandbox_id = request.sandbox_id;
+  plan.sandbox_name = request.manifest.name.empty() ? request.sandbox_id : request.manifest.name;
+  plan.operation_id = request.operation_id;
+  plan.manifest_digest = manifest_digest(effective_manifest(request));
+  plan.workspace = request.workspace.path.string();
+  plan.directory = request.workspace.directory.string();
+  plan.home = facts.home;
+  plan.user_name = facts.user_name.empty() ? "user" : facts.user_name;
+  plan.hostname = "cofferdam";
+  plan.argv = request.argv;
+  plan.interactive = request.interactive;
+  plan.terminal = request.terminal;
+  add_line(&plan, "manifest", request.manifest_source + ", " + plan.manifest_digest);
+  TRY(plan_engine(request, facts, &plan));
+  TRY(plan_mounts(request, &plan));
+  add_file_rule_lines(request, &plan);
+  TRY_ASSIGN(plan.fs_policy, make_fs_policy(request, plan));
+  TRY_ASSIGN(plan.egress_policy, make_egress_policy(request, plan));
+  add_network_lines(&plan);
+  TRY_ASSIGN(plan.env, make_env(request, facts));
+  for (const PresetResult& preset : request.presets) {
+    plan.lines.insert(plan.lines.end(), preset.lines.begin(), preset.lines.end());
+    plan.files.insert(preset.files.begin(), preset.files.end());
+    for (const std::string& hint : preset.hints) add_line(&plan, "note", hint);
+  }
+  add_env_line(request, &plan);
+  TRY(plan_limits(request, facts, &plan));
+  for (const std::string& note : request.workspace.notes) add_line(&plan, "note", note);
+  for (const std::string& note : request.notes) add_line(&plan, "note", note);
+  return plan;
+}
+
+}  // namespace cofferdam::orchestrator

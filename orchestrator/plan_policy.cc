@@ -1,0 +1,143 @@
+// The two policies that a plan carries for the services.
+#include <map>
+#include <set>
+
+#include "common/policy/egress_policy.h"
+#include "common/policy/fs_rules.h"
+#include "orchestrator/make_plan.h"
+#include "orchestrator/manifest/embedded.h"
+
+namespace cofferdam::orchestrator {
+namespace {
+
+constexpr std::uint32_t kNobody = 65534;
+
+// Ids that people can read and that are unique: "default:.env", a second one "default:.env#2".
+class RuleList {
+ public:
+  void add(const std::string& source, const std::string& action, const std::string& pattern) {
+    const std::string id = source + ":" + pattern;
+    const int count = ++seen_[id];
+    rules_.push_back({{"id", count == 1 ? id : id + "#" + std::to_string(count)},
+                      {"action", action},
+                      {"pattern", pattern}});
+  }
+  const Json& rules() const { return rules_; }
+
+ private:
+  std::map<std::string, int> seen_;
+  Json rules_ = Json::array();
+};
+
+Result<Json> home_rules() {
+  TRY_ASSIGN(const Json data, parse_json(embedded_home_rules()).context("home_outside.json"));
+  RuleList list;
+  try {
+    for (const Json& pattern : data.at("outside")) {
+      list.add("home", "outside", pattern.get<std::string>());
+    }
+  } catch (const Json::exception& error) {
+    return Error(error.what()).context("home_outside.json");
+  }
+  return list.rules();
+}
+
+// Which rules stand in which mount. The workspace's own rules hold in extra mounts too: a secret's
+// name is one wherever it lies.
+Result<Json> mount_rules(const PlanRequest& request, const MountPlan& mount) {
+  if (mount.name == "home") return home_rules();
+  RuleList list;
+  if (mount.name == "gitdir") {
+    list.add("default", "readonly", "/hooks/**");
+    return list.rules();
+  }
+  for (const FileRule& rule : request.manifest.file_rules) {
+    if (mount.name != "workspace" && rule.action == "readonly") continue;
+    list.add(rule.source, rule.action, rule.pattern);
+  }
+  for (const ExtraMount& extra : request.manifest.mounts) {
+    if (extra.target != mount.inside || mount.name == "workspace") continue;
+    for (const std::string& pattern : extra.hide) list.add("manifest", "hide", pattern);
+  }
+  return list.rules();
+}
+
+// A workspace below a name that HOME does not show could never be reached.
+Status check_workspace_visible(const Plan& plan, const Json& rules) {
+  const std::filesystem::path below =
+      std::filesystem::path(plan.workspace).lexically_relative(plan.home);
+  if (below.empty() || *below.begin() == "..") return {};
+  TRY_ASSIGN(const policy::FsRules parsed, policy::FsRules::parse(rules));
+  const policy::FsDecision decision = parsed.decide(below.string(), true);
+  if (decision.visible()) return {};
+  return Error("the workspace " + plan.workspace + " lies in a part of HOME that is never shown (" +
+               std::string(decision.rule) + "); move the project");
+}
+
+}  // namespace
+
+Result<Json> make_fs_policy(const PlanRequest& request, const Plan& plan) {
+  Json mounts = Json::array();
+  for (const MountPlan& mount : plan.mounts) {
+    TRY_ASSIGN(Json rules, mount_rules(request, mount).context("mount " + mount.name));
+    if (auto parsed = policy::FsRules::parse(rules); !parsed.ok()) {
+      return parsed.error().context("mount " + mount.name);
+    }
+    if (mount.name == "home") TRY(check_workspace_visible(plan, rules));
+    mounts.push_back({{"name", mount.name},
+                      {"path", mount.inside},
+                      {"lower", mount.lower ? Json(*mount.lower) : Json()},
+                      {"layer", mount.layer ? Json(*mount.layer) : Json()},
+                      {"writable", mount.writable},
+                      {"record", mount.name == "workspace" && mount.writable},
+                      {"rules", std::move(rules)}});
+  }
+  return Json{
+      {"version", 1},
+      {"sandbox", plan.sandbox_id},
+      {"operation", plan.operation_id},
+      {"manifest", plan.manifest_digest},
+      {"owner",
+       {{"uids", {plan.ids.caller_uid}},
+        {"gids", {plan.ids.caller_gid}},
+        {"shown_uid", plan.ids.inside_uid},
+        {"shown_gid", plan.ids.inside_gid},
+        {"other_uid", kNobody},
+        {"other_gid", kNobody}}},
+      {"quota",
+       {{"bytes", request.manifest.quota_bytes}, {"entries", request.manifest.quota_entries}}},
+      {"mounts", std::move(mounts)}};
+}
+
+Result<Json> make_egress_policy(const PlanRequest& request, const Plan& plan) {
+  std::map<std::string, int> numbers;
+  const auto list = [&](const std::vector<NetworkRule>& from, const std::string& prefix) {
+    Json out = Json::array();
+    for (const NetworkRule& rule : from) {
+      const std::string group = prefix + rule.source;
+      out.push_back({{"id", group + ":" + std::to_string(++numbers[group])},
+                     {"rule", rule.text},
+                     {"source", rule.source}});
+    }
+    return out;
+  };
+  const Manifest manifest = effective_manifest(request);
+  Json policy = {{"version", 1},
+                 {"sandbox", plan.sandbox_id},
+                 {"operation", plan.operation_id},
+                 {"manifest", plan.manifest_digest},
+                 {"mode", "enforce"},
+                 {"mixed", manifest.mixed},
+                 {"rules", list(manifest.rules, "")},
+                 {"deny", list(manifest.deny, "deny:")},
+                 {"host_addresses", manifest.host_addresses},
+                 {"resolver",
+                  {{"servers", manifest.resolver_servers},
+                   {"timeout_ms", manifest.resolver_timeout.count()}}}};
+  if (auto parsed = policy::EgressPolicy::from_json(policy); !parsed.ok()) {
+    return parsed.error().context("network policy");
+  }
+  return policy;
+}
+
+}  // namespace cofferdam::orchestrator
