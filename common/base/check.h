@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(condition)                                                                     \
-  do {                                                                                       \
-    if (!(condition)) {                                                                      \
-      std::fprintf(stderr, "cofferdam: internal error: %s (%s:%d)\n", #condition, __FILE__,  \
-                   __LINE__);                                                                \
-      std::abort();                                                                          \
-    }                                                                                        \
+#define CHECK(condition)                                                                    \
+  do {                                                                                      \
+    if (!(condition)) {                                                                     \
+      std::fprintf(stderr, "cofferdam: internal error: %s (%s:%d)\n", #condition, __FILE__, \
+                   __LINE__);                                                               \
+      std::abort();                                                                         \
+    }                                                                                       \
   } while (false)

@@ -43,8 +43,10 @@ class [[nodiscard]] Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -74,7 +76,8 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
   const Error& error() const noexcept { return std::get<1>(state_); }
@@ -91,13 +94,14 @@ using Status = Result<void>;
 
 }  // namespace cofferdam
 
+// NOLINTBEGIN(bugprone-macro-parentheses): declarations and results cannot be parenthesised.
 #define COFFERDAM_CONCAT_INNER(a, b) a##b
 #define COFFERDAM_CONCAT(a, b) COFFERDAM_CONCAT_INNER(a, b)
 
 // TRY(expr): returns the error of a Status from the enclosing function.
-#define TRY(expr)                                             \
-  do {                                                        \
-    auto cofferdam_status = (expr);                           \
+#define TRY(expr)                                                \
+  do {                                                           \
+    auto cofferdam_status = (expr);                              \
     if (!cofferdam_status.ok()) return cofferdam_status.error(); \
   } while (false)
 
@@ -108,3 +112,4 @@ using Status = Result<void>;
   auto name = (expr);                             \
   if (!name.ok()) return name.error();            \
   declaration = std::move(name).value()
+// NOLINTEND(bugprone-macro-parentheses)

@@ -12,7 +12,8 @@ namespace {
 // What makes two events equal: all but the fields that differ by nature.
 std::string repeat_key(std::string_view event, const Json& fields) {
   Json key = fields;
-  for (const char* volatile_field : {"duration_ms", "bytes_up", "bytes_down", "connection", "source_port"}) {
+  for (const char* volatile_field :
+       {"duration_ms", "bytes_up", "bytes_down", "connection", "source_port"}) {
     key.erase(volatile_field);
   }
   return std::string(event) + canonical_json(key);
@@ -54,11 +55,11 @@ void EventLog::flush_suppressed(std::chrono::steady_clock::time_point now, bool 
     }
     if (it->second.suppressed > 0) {
       const auto brace = it->first.find('{');
-      (void)append("suppressed", {{"of", it->first.substr(0, brace)},
-                                  {"count", it->second.suppressed},
-                                  {"fields", it->first.substr(brace == std::string::npos
-                                                                  ? it->first.size()
-                                                                  : brace)}})
+      (void)append(
+          "suppressed",
+          {{"of", it->first.substr(0, brace)},
+           {"count", it->second.suppressed},
+           {"fields", it->first.substr(brace == std::string::npos ? it->first.size() : brace)}})
           .ok();
     }
     it = repeats_.erase(it);

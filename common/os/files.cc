@@ -57,7 +57,7 @@ Status write_file_atomic(const fs::path& path, std::string_view bytes, mode_t mo
   std::string temporary = path.string() + ".XXXXXX";
   UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) return Error::from_errno("mkostemp " + temporary);
-  const auto give_up = [&](Error error) {
+  const auto give_up = [&](const Error& error) {
     ::unlink(temporary.c_str());
     return error.context("write " + path.string());
   };

@@ -16,7 +16,9 @@
 namespace cofferdam::os {
 namespace {
 
-int pidfd_open(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+int pidfd_open(pid_t pid) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+}
 
 // Everything the child needs, prepared before fork so that the child only makes system calls.
 struct ChildPlan {
@@ -112,7 +114,8 @@ Result<ChildProcess> ChildProcess::spawn(const SpawnOptions& options) {
   for (const std::string& word : options.argv) plan.argv.push_back(const_cast<char*>(word.c_str()));
   plan.argv.push_back(nullptr);
   if (options.env) {
-    for (const std::string& word : *options.env) plan.env.push_back(const_cast<char*>(word.c_str()));
+    for (const std::string& word : *options.env)
+      plan.env.push_back(const_cast<char*>(word.c_str()));
   } else {
     for (char** word = environ; *word != nullptr; ++word) plan.env.push_back(*word);
   }
@@ -211,7 +214,8 @@ Result<CommandOutput> run_command(SpawnOptions options, std::chrono::millisecond
   err.write.reset();
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   CommandOutput output;
-  std::array<pollfd, 2> entries{pollfd{out.read.get(), POLLIN, 0}, pollfd{err.read.get(), POLLIN, 0}};
+  std::array<pollfd, 2> entries{pollfd{out.read.get(), POLLIN, 0},
+                                pollfd{err.read.get(), POLLIN, 0}};
   std::array<std::string*, 2> sinks{&output.out, &output.err};
   while (entries[0].fd >= 0 || entries[1].fd >= 0) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
