@@ -24,9 +24,9 @@ namespace cofferdam::orchestrator::changes {
 // One object as it was, is, or is to be. Owners are no part of it.
 struct ObjectState {
   layer::Kind kind = layer::Kind::kAbsent;
-  std::uint32_t mode = 0;               // permission bits, 07777; 0 for links
-  std::uint64_t size = 0;               // bytes; of a link's text for links; 0 for directories
-  std::optional<Sha256Digest> sha256;   // of a file's content or a link's text
+  std::uint32_t mode = 0;              // permission bits, 07777; 0 for links
+  std::uint64_t size = 0;              // bytes; of a link's text for links; 0 for directories
+  std::optional<Sha256Digest> sha256;  // of a file's content or a link's text
 
   bool absent() const { return kind == layer::Kind::kAbsent; }
   // Equal kind, mode and content; unknown content equals nothing.
@@ -37,9 +37,9 @@ enum class ChangeKind : std::uint8_t {
   kAdded,
   kModified,  // a file's content, perhaps its mode too
   kDeleted,
-  kMode,      // nothing but permission bits
-  kType,      // a file became a directory, a link a file, …
-  kSymlink,   // a link's text
+  kMode,     // nothing but permission bits
+  kType,     // a file became a directory, a link a file, …
+  kSymlink,  // a link's text
 };
 std::string_view to_text(ChangeKind kind);
 // A, M, D, M, T, M: git's letters.

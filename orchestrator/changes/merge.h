@@ -19,12 +19,12 @@ enum class Side : std::uint8_t { kOurs, kTheirs };
 
 struct MergeOptions {
   bool dry_run = false;
-  bool strict_reads = false;                  // stale reads are conflicts
-  std::map<std::string, Side> take;           // path (or a directory above) -> whose version
-  std::vector<std::string> allow_risky;       // paths or directories
-  std::vector<std::string> paths;             // only these and what lies below; empty: everything
-  // Called before each act on the workspace's file system ("create", "exchange", "sync", …) with the
-  // path that it is about; an error makes that act fail. For tests.
+  bool strict_reads = false;             // stale reads are conflicts
+  std::map<std::string, Side> take;      // path (or a directory above) -> whose version
+  std::vector<std::string> allow_risky;  // paths or directories
+  std::vector<std::string> paths;        // only these and what lies below; empty: everything
+  // Called before each act on the workspace's file system ("create", "exchange", "sync", …) with
+  // the path that it is about; an error makes that act fail. For tests.
   std::function<Status(std::string_view act, std::string_view path)> before_act;
 };
 
@@ -34,7 +34,7 @@ enum class Outcome : std::uint8_t {
   kKeptOurs,     // --take ours
   kNotSelected,  // outside PATH…
   kConflict,
-  kRefused,      // would be dangerous: planted bare repository, risky without --allow-risky
+  kRefused,  // would be dangerous: planted bare repository, risky without --allow-risky
 };
 std::string_view to_text(Outcome outcome);
 
@@ -56,11 +56,13 @@ struct MergeReport {
   std::vector<Omission> omissions;
   std::vector<Ignored> ignored;
   std::uint64_t settled = 0;
-  bool written = false;          // the workspace was changed, and holds what was to be taken
+  bool strict_reads = false;
+  bool written = false;  // the workspace was changed, and holds what was to be taken
   // Applying failed: what happened, and whether all of it was undone.
   std::string failure;
   bool undone = true;
-  std::string kept_aside;        // a directory in the workspace with what could not be put back
+  std::string kept_aside;  // a directory in the workspace with what could not be put back
+  std::string warning;     // merged, but something of ours is left to clean up
 
   std::size_t count(Outcome outcome) const;
   bool has_conflicts() const;

@@ -1,0 +1,117 @@
+#include "common/os/tree_paths.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include "common/os/beneath.h"
+
+namespace cofferdam::os {
+namespace {
+
+struct CloseDir {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+
+Status rename_with(int from_directory, std::string_view from, int to_directory, std::string_view to,
+                   unsigned flags, std::string_view what) {
+  const std::string from_name(from);
+  const std::string to_name(to);
+  if (::renameat2(from_directory, from_name.c_str(), to_directory, to_name.c_str(), flags) != 0) {
+    return Error::from_errno(what);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_tree_path(std::string_view path) {
+  if (path.size() > kMaxTreePath || path.find('\0') != std::string_view::npos) return false;
+  if (path.empty()) return true;
+  while (true) {
+    const std::size_t slash = path.find('/');
+    const std::string_view name = path.substr(0, slash);
+    if (name.empty() || name == "." || name == "..") return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+std::string_view parent_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+}
+
+std::string_view leaf_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+Result<UniqueFd> open_in_tree(int root, std::string_view path, int flags) {
+  if (!is_tree_path(path)) return Error::from_errno("open", EINVAL);
+  if ((flags & O_PATH) == 0) flags |= O_NONBLOCK;
+  return open_beneath(root, path.empty() ? "." : std::string(path), flags);
+}
+
+Result<UniqueFd> open_parent_in_tree(int root, std::string_view path) {
+  return open_in_tree(root, parent_of(path), O_PATH | O_DIRECTORY);
+}
+
+Result<struct stat> stat_in(int directory, std::string_view name) {
+  struct stat st {};
+  const std::string text(name);
+  if (::fstatat(directory, text.c_str(), &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
+    return Error::from_errno("stat");
+  }
+  return st;
+}
+
+Status for_each_name(int directory, const std::function<Status(std::string_view name)>& visit) {
+  // A description of its own, so that the caller's offset does not matter.
+  UniqueFd copy(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!copy) return Error::from_errno("open directory");
+  const std::unique_ptr<DIR, CloseDir> dir(::fdopendir(copy.get()));
+  if (!dir) return Error::from_errno("fdopendir");
+  (void)copy.release();
+  while (true) {
+    errno = 0;
+    const struct dirent* entry = ::readdir(dir.get());
+    if (entry == nullptr) {
+      if (errno != 0) return Error::from_errno("readdir");
+      return {};
+    }
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    TRY(visit(name));
+  }
+}
+
+Result<std::string> read_link_in(int directory, std::string_view name) {
+  const std::string text(name);
+  std::string buffer(4096, '\0');
+  const ssize_t got = ::readlinkat(directory, text.c_str(), buffer.data(), buffer.size());
+  if (got < 0) return Error::from_errno("readlink");
+  buffer.resize(static_cast<std::size_t>(got));
+  return buffer;
+}
+
+Status rename_exchange(int from_directory, std::string_view from, int to_directory,
+                       std::string_view to) {
+  return rename_with(from_directory, from, to_directory, to, RENAME_EXCHANGE, "exchange");
+}
+
+Status rename_no_replace(int from_directory, std::string_view from, int to_directory,
+                         std::string_view to) {
+  return rename_with(from_directory, from, to_directory, to, RENAME_NOREPLACE, "rename");
+}
+
+Status sync_file_system(int fd) {
+  if (::syncfs(fd) != 0) return Error::from_errno("syncfs");
+  return {};
+}
+
+}  // namespace cofferdam::os

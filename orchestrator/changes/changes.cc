@@ -1,0 +1,128 @@
+#include "orchestrator/changes/changes.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <numeric>
+
+#include "common/os/files.h"
+#include "common/os/tree_paths.h"
+#include "orchestrator/changes/collector.h"
+#include "orchestrator/changes/session.h"
+
+namespace cofferdam::orchestrator::changes {
+
+bool ObjectState::same_as(const ObjectState& other) const {
+  if (kind != other.kind) return false;
+  switch (kind) {
+    case layer::Kind::kAbsent:
+      return true;
+    case layer::Kind::kDirectory:
+      // A new directory inherits set-group-id where its parent has it.
+      return (mode & 01777U) == (other.mode & 01777U);
+    case layer::Kind::kFile:
+      return mode == other.mode && sha256.has_value() && sha256 == other.sha256;
+    case layer::Kind::kSymlink:
+      return sha256.has_value() && sha256 == other.sha256;
+    case layer::Kind::kOther:
+      return false;
+  }
+  return false;
+}
+
+std::string_view to_text(ChangeKind kind) {
+  constexpr std::array<std::string_view, 6> kTexts = {"added", "modified", "deleted",
+                                                      "mode",  "type",     "symlink"};
+  return kTexts[static_cast<std::size_t>(kind)];
+}
+
+char status_letter(ChangeKind kind) {
+  constexpr std::string_view kLetters = "AMDMTM";
+  return kLetters[static_cast<std::size_t>(kind)];
+}
+
+std::uint64_t ChangeSet::ignored_entries() const {
+  return std::accumulate(ignored.begin(), ignored.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Ignored& i) { return sum + i.entries; });
+}
+
+std::vector<std::size_t> ChangeSet::by_risk() const {
+  std::vector<std::size_t> order(changes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return changes[a].risk.level > changes[b].risk.level;
+  });
+  return order;
+}
+
+bool is_selected(std::string_view path, const std::vector<std::string>& selectors) {
+  if (selectors.empty()) return true;
+  return std::any_of(selectors.begin(), selectors.end(), [&](const std::string& selector) {
+    return selector.empty() || path == selector ||
+           (path.size() > selector.size() && path.starts_with(selector) &&
+            path[selector.size()] == '/');
+  });
+}
+
+Result<std::string> selector_from_argument(std::string_view argument, std::string_view directory,
+                                           std::string_view workspace) {
+  namespace fs = std::filesystem;
+  const fs::path full = (fs::path(directory) / fs::path(argument)).lexically_normal();
+  const fs::path relative = full.lexically_relative(fs::path(workspace).lexically_normal());
+  std::string text = relative.string();
+  while (text.ends_with('/')) text.pop_back();
+  if (text == ".") text.clear();
+  if (argument.empty() || (text.empty() && relative.empty()) || !os::is_tree_path(text)) {
+    return Error("not a path of the workspace: " + std::string(argument));
+  }
+  return text;
+}
+
+Result<ReviewSession> ReviewSession::open(const SandboxRecord& sandbox) {
+  TRY_ASSIGN(LayerView view, LayerView::open(sandbox));
+  TRY_ASSIGN(Settled settled, Settled::load(sandbox));
+  TRY_ASSIGN(RiskTable risks, RiskTable::built_in());
+  return ReviewSession{std::move(view), std::move(settled), std::move(risks)};
+}
+
+Result<Placement> ReviewSession::placement(const SandboxRecord& sandbox) {
+  // The rules that the workload ran under; without them nothing is judged.
+  TRY_ASSIGN(const std::string text, os::read_file(sandbox.fs_policy()));
+  TRY_ASSIGN(const Json policy, parse_json(text).context("fs.json"));
+  Json rules = Json::array();
+  bool found = false;
+  if (policy.is_object() && policy.contains("mounts") && policy["mounts"].is_array()) {
+    for (const Json& mount : policy["mounts"]) {
+      if (!mount.is_object() || mount.value("name", "") != "workspace") continue;
+      rules = mount.value("rules", Json::array());
+      found = true;
+    }
+  }
+  if (!found) return Error("fs.json: no workspace mount");
+  TRY_ASSIGN(policy::FsRules fs_rules, policy::FsRules::parse(rules));
+  TRY_ASSIGN(IgnoreRules ignore, IgnoreRules::open(sandbox.workspace));
+  return Placement(std::move(fs_rules), std::move(ignore));
+}
+
+Result<ChangeSet> ReviewSession::collect(const SandboxRecord& sandbox) const {
+  TRY_ASSIGN(Placement rules, placement(sandbox));
+  return Collector(view, std::move(rules), risks, settled).collect();
+}
+
+Result<ChangeSet> compute_changes(const SandboxRecord& sandbox) {
+  TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
+  return session.collect(sandbox);
+}
+
+Result<std::size_t> count_unmerged_changes(const SandboxRecord& sandbox) {
+  TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
+  TRY_ASSIGN(const ChangeSet set, session.collect(sandbox));
+  std::size_t count = 0;
+  for (const Change& change : set.changes) {
+    TRY_ASSIGN(const ObjectState ours, session.view.ours(change.path));
+    if (!ours.same_as(change.theirs)) ++count;
+  }
+  return count;
+}
+
+}  // namespace cofferdam::orchestrator::changes

@@ -1,0 +1,264 @@
+#include "orchestrator/changes/collector.h"
+
+#include <algorithm>
+
+#include "common/os/tree_paths.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+constexpr std::size_t kMaxPathBytes = 512U << 20U;
+constexpr std::uint32_t kSetIdBits = 06000;
+
+ObjectState state_of(const layer::BaseRecord& record) {
+  ObjectState state;
+  state.kind = record.version.kind;
+  if (state.absent()) return state;
+  if (state.kind != layer::Kind::kSymlink) state.mode = record.version.mode & 07777U;
+  if (state.kind != layer::Kind::kDirectory) state.size = record.version.size;
+  state.sha256 = record.sha256;
+  return state;
+}
+
+bool has_content(layer::Kind kind) {
+  return kind == layer::Kind::kFile || kind == layer::Kind::kSymlink;
+}
+
+ChangeKind kind_of(const ObjectState& base, const ObjectState& theirs) {
+  if (base.absent()) return ChangeKind::kAdded;
+  if (theirs.absent()) return ChangeKind::kDeleted;
+  if (base.kind != theirs.kind) return ChangeKind::kType;
+  if (theirs.kind == layer::Kind::kSymlink) return ChangeKind::kSymlink;
+  if (theirs.kind == layer::Kind::kFile && base.sha256 != theirs.sha256)
+    return ChangeKind::kModified;
+  return ChangeKind::kMode;
+}
+
+Omission omission_of(const std::string& path, const UpperEntry& entry) {
+  if (path.size() > os::kMaxTreePath) {
+    return {path, "path_too_long", "longer than a path may be; what lies below it is left out too",
+            1};
+  }
+  return {path, "unreadable", entry.problem, 1};
+}
+
+}  // namespace
+
+Status Collector::grow(std::size_t bytes) {
+  bytes_ += bytes;
+  if (++entries_ > kMaxChanges || bytes_ > kMaxPathBytes) {
+    return Error("more than " + std::to_string(kMaxChanges) +
+                 " changed paths: too many to review; ignore what is generated "
+                 "(.gitignore of the repository) and try again");
+  }
+  return {};
+}
+
+Result<Visit> Collector::visit_upper(const std::string& path, const UpperEntry& entry) {
+  bool is_dir = entry.kind == layer::Kind::kDirectory;
+  if (entry.whiteout) {
+    TRY_ASSIGN(const auto record, view_.meta().base(path));
+    is_dir = record.has_value() && record->version.kind == layer::Kind::kDirectory;
+  }
+  if (Top* top = placement_.top_of(path, is_dir); top != nullptr) {
+    TreeSize size{1, entry.kind == layer::Kind::kFile ? entry.size : 0};
+    if (entry.kind == layer::Kind::kDirectory && entry.problem.empty()) {
+      TRY_ASSIGN(size, measure_upper(view_.upper(), path));
+    }
+    top->entries += size.entries;
+    top->bytes += size.bytes;
+    top->removed = entry.whiteout;
+    top->measured = !entry.whiteout;
+    return Visit::kSkip;
+  }
+  TRY(grow(path.size()));
+  upper_.emplace(path, entry);
+  return Visit::kEnter;
+}
+
+Status Collector::take_upper() {
+  TRY(walk_upper(view_.upper(), [&](const std::string& path, const UpperEntry& entry) {
+    return visit_upper(path, entry);
+  }));
+  return take_whiteout_rows();
+}
+
+Status Collector::take_whiteout_rows() {
+  TRY_ASSIGN(const auto paths, view_.meta().whiteouts());
+  for (const std::string& path : paths) {
+    if (!os::is_tree_path(path) || path.empty() || upper_.contains(path)) continue;
+    UpperEntry entry;
+    entry.whiteout = true;
+    TRY_ASSIGN(const Visit ignored, visit_upper(path, entry));
+    (void)ignored;
+  }
+  return {};
+}
+
+Collector::Absent Collector::without_upper(std::string_view path) const {
+  while (!path.empty()) {
+    path = os::parent_of(path);
+    const auto found = upper_.find(std::string(path));
+    if (found == upper_.end()) continue;
+    const UpperEntry& above = found->second;
+    const bool shows_through =
+        !above.whiteout && above.kind == layer::Kind::kDirectory && !above.detached;
+    return shows_through ? Absent::kUntouched : Absent::kRemoved;
+  }
+  return Absent::kUntouched;
+}
+
+bool Collector::was_absent(std::string_view path) const {
+  while (!path.empty()) {
+    path = os::parent_of(path);
+    const std::string above(path);
+    if (new_directories_.contains(above)) return true;
+    const auto found = upper_.find(above);
+    // A detached directory's lower objects were all recorded when it came to be.
+    if (found != upper_.end() && found->second.detached) return true;
+  }
+  return false;
+}
+
+Result<ObjectState> Collector::theirs(const std::string& path, const UpperEntry& entry) const {
+  ObjectState state;
+  state.kind = entry.kind;
+  if (entry.kind != layer::Kind::kSymlink) state.mode = entry.mode;
+  if (!has_content(entry.kind)) return state;
+  Sha256 hash;
+  TRY(view_.read_theirs(path, [&](std::string_view bytes) -> Status {
+    hash.update(bytes);
+    state.size += bytes.size();
+    return {};
+  }));
+  state.sha256 = hash.finish();
+  return state;
+}
+
+Status Collector::judge(const std::string& path, const layer::BaseRecord* record,
+                        const UpperEntry* entry) {
+  Change change;
+  change.path = path;
+  if (record != nullptr) {
+    change.base = state_of(*record);
+    change.base_known = record->state == layer::BaseState::kKnown;
+  } else {
+    change.base_known = was_absent(path);
+  }
+  if (has_content(change.base.kind) && !change.base.sha256.has_value()) change.base_known = false;
+  const auto before = settled_.paths.find(path);
+  if (before != settled_.paths.end()) {
+    change.base = before->second;
+    change.base_known = true;
+  }
+
+  if (entry != nullptr && !entry->whiteout) {
+    if (!entry->problem.empty()) {
+      set_.omissions.push_back(omission_of(path, *entry));
+      return {};
+    }
+    if (entry->kind == layer::Kind::kOther) {
+      set_.omissions.push_back({path, "special_file", "a FIFO, socket or device stays behind", 1});
+      return {};
+    }
+    auto made = theirs(path, *entry);
+    if (!made.ok()) {
+      set_.omissions.push_back({path, "unreadable", made.error().message(), 1});
+      return {};
+    }
+    change.theirs = std::move(made).value();
+  }
+  const std::uint32_t kept = change.base.kind == change.theirs.kind ? change.base.mode : 0;
+  const std::uint32_t dropped = change.theirs.mode & kSetIdBits & ~kept;
+  change.theirs.mode &= ~dropped;
+  change.dropped_set_id = dropped != 0 && change.theirs.kind == layer::Kind::kFile;
+
+  if (change.base_known && change.theirs.same_as(change.base)) {
+    if (before != settled_.paths.end()) ++set_.settled;
+    return {};
+  }
+  if (change.base.kind == layer::Kind::kOther) {
+    set_.omissions.push_back({path, "special_file", "a FIFO, socket or device is left alone", 1});
+    return {};
+  }
+  change.kind = kind_of(change.base, change.theirs);
+  std::string link;
+  if (change.theirs.kind == layer::Kind::kSymlink) {
+    TRY(view_.read_theirs(path, [&](std::string_view bytes) -> Status {
+      link += bytes;
+      return {};
+    }));
+  }
+  change.risk = risks_.assess(change, link);
+  set_.changes.push_back(std::move(change));
+  return {};
+}
+
+Status Collector::take_base(const layer::BaseRecord& record) {
+  // The workspace's own directory is no path in it.
+  if (record.path.empty()) return {};
+  if (!os::is_tree_path(record.path)) {
+    set_.omissions.push_back({record.path, "path_too_long", "not a path that can be merged", 1});
+    return {};
+  }
+  const bool is_dir = record.version.kind == layer::Kind::kDirectory;
+  const auto found = upper_.find(record.path);
+  if (found == upper_.end()) {
+    if (Top* top = placement_.top_of(record.path, is_dir); top != nullptr) {
+      const bool gone =
+          top->removed || (!top->measured && record.version.kind != layer::Kind::kAbsent &&
+                           without_upper(record.path) == Absent::kRemoved);
+      if (gone) ++top->entries;
+      return {};
+    }
+    if (without_upper(record.path) == Absent::kUntouched) return {};
+    TRY(grow(record.path.size()));
+    return judge(record.path, &record, nullptr);
+  }
+  with_base_.insert(record.path);
+  if (!is_dir && !found->second.whiteout && found->second.kind == layer::Kind::kDirectory) {
+    new_directories_.insert(record.path);
+  }
+  return judge(record.path, &record, &found->second);
+}
+
+Status Collector::take_without_base(const std::string& path, const UpperEntry& entry) {
+  return judge(path, nullptr, &entry);
+}
+
+void Collector::report_tops() {
+  for (const auto& [path, top] : placement_.tops()) {
+    if (top.entries == 0) continue;
+    switch (top.place) {
+      case Place::kPlain:
+        break;
+      case Place::kIgnored:
+        set_.ignored.push_back({path, top.entries, top.bytes});
+        break;
+      case Place::kHidden:
+        set_.omissions.push_back({path, "hidden", "hidden by rule " + top.detail, top.entries});
+        break;
+      case Place::kGitDirectory:
+        set_.omissions.push_back(
+            {path, "git_directory", "nothing of a git directory is taken home", top.entries});
+        break;
+    }
+  }
+}
+
+Result<ChangeSet> Collector::collect() {
+  TRY(take_upper());
+  TRY(view_.meta().for_each_base(
+      "", [&](const layer::BaseRecord& record) { return take_base(record); }));
+  for (const auto& [path, entry] : upper_) {
+    if (!with_base_.contains(path)) TRY(take_without_base(path, entry));
+  }
+  report_tops();
+  const auto by_path = [](const auto& a, const auto& b) { return a.path < b.path; };
+  std::sort(set_.changes.begin(), set_.changes.end(), by_path);
+  std::sort(set_.omissions.begin(), set_.omissions.end(), by_path);
+  std::sort(set_.ignored.begin(), set_.ignored.end(), by_path);
+  return std::move(set_);
+}
+
+}  // namespace cofferdam::orchestrator::changes

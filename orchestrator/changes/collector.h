@@ -1,0 +1,57 @@
+// Collector: joins the upper layer's walk with the base records into a change set.
+//
+// A path's change is its merged view against its base (docs/layer-format.md). Work and memory are
+// proportional to what the sandbox touched.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "common/base/result.h"
+#include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/layer_view.h"
+#include "orchestrator/changes/placement.h"
+#include "orchestrator/changes/risk.h"
+#include "orchestrator/changes/settled.h"
+#include "orchestrator/changes/upper_walk.h"
+
+namespace cofferdam::orchestrator::changes {
+
+class Collector final {
+ public:
+  Collector(const LayerView& view, Placement placement, const RiskTable& risks,
+            const Settled& settled)
+      : view_(view), placement_(std::move(placement)), risks_(risks), settled_(settled) {}
+
+  Result<ChangeSet> collect();
+
+ private:
+  // How the merged view at a path that the upper layer does not hold comes about.
+  enum class Absent : std::uint8_t { kRemoved, kUntouched };
+
+  Status take_upper();
+  Result<Visit> visit_upper(const std::string& path, const UpperEntry& entry);
+  Status take_whiteout_rows();
+  Status take_base(const layer::BaseRecord& record);
+  Status take_without_base(const std::string& path, const UpperEntry& entry);
+  Absent without_upper(std::string_view path) const;
+  bool was_absent(std::string_view path) const;
+  Status judge(const std::string& path, const layer::BaseRecord* record, const UpperEntry* entry);
+  Result<ObjectState> theirs(const std::string& path, const UpperEntry& entry) const;
+  Status grow(std::size_t bytes);
+  void report_tops();
+
+  const LayerView& view_;
+  Placement placement_;
+  const RiskTable& risks_;
+  const Settled& settled_;
+  ChangeSet set_;
+  std::unordered_map<std::string, UpperEntry> upper_;
+  std::unordered_set<std::string> with_base_;        // upper paths that have a base record
+  std::unordered_set<std::string> new_directories_;  // directories whose base is something else
+  std::size_t entries_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace cofferdam::orchestrator::changes

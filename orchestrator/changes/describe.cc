@@ -1,0 +1,110 @@
+#include <algorithm>
+
+#include "common/base/escape.h"
+#include "orchestrator/changes/merge.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+constexpr std::size_t kMaxLines = 50;
+
+std::string shown(std::string_view path) {
+  return escape_for_terminal(path);
+}
+
+std::string plural(std::uint64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// "  M path  why", for each item with this outcome.
+void list(std::string& text, const MergeReport& report, Outcome outcome, const std::string& title) {
+  const std::size_t count = report.count(outcome);
+  if (count == 0) return;
+  text += title + "\n";
+  std::size_t lines = 0;
+  std::vector<const MergeItem*> items;
+  for (const MergeItem& item : report.items) {
+    if (item.outcome == outcome) items.push_back(&item);
+  }
+  std::stable_sort(items.begin(), items.end(), [](const MergeItem* a, const MergeItem* b) {
+    return a->change.risk.level > b->change.risk.level;
+  });
+  for (const MergeItem* item : items) {
+    if (++lines > kMaxLines && outcome != Outcome::kConflict && outcome != Outcome::kRefused) {
+      text += "  … and " + std::to_string(count - kMaxLines) + " more\n";
+      return;
+    }
+    text += "  ";
+    text += status_letter(item->change.kind);
+    text += " " + shown(item->change.path);
+    if (!item->why.empty()) {
+      text += ": " + shown(item->why);
+    } else if (item->change.risk.level != RiskLevel::kNone) {
+      text += "  (look at it: " + shown(item->change.risk.reason) + ")";
+    }
+    text += "\n";
+  }
+}
+
+void list_left_out(std::string& text, const MergeReport& report) {
+  for (const Omission& omission : report.omissions) {
+    text += "  left out: " + shown(omission.path) + ": " + shown(omission.detail) + " (" +
+            omission.reason +
+            (omission.entries > 1 ? ", " + plural(omission.entries, "object") : "") + ")\n";
+  }
+  for (const Ignored& ignored : report.ignored) {
+    text += "  ignored by your rules: " + shown(ignored.path) + " (" +
+            plural(ignored.entries, "object") + ")\n";
+  }
+}
+
+std::string verdict(const MergeReport& report, bool dry_run) {
+  const std::size_t taken = report.count(Outcome::kTaken);
+  if (!report.failure.empty()) {
+    std::string text = "merge failed: " + shown(report.failure) + "\n";
+    if (report.undone) return text + "everything was undone; the workspace is as it was\n";
+    return text + "not all of it could be undone: what is missing lies in " +
+           shown(report.kept_aside) + " in the workspace\n";
+  }
+  if (report.has_conflicts()) return "nothing was written\n";
+  if (taken == 0) {
+    std::string text = "nothing to do";
+    if (report.settled > 0) text += ": " + plural(report.settled, "change") + " settled before";
+    return text + "\n";
+  }
+  return (dry_run ? "would merge " : "merged ") + plural(taken, "change") + "\n";
+}
+
+}  // namespace
+
+std::string describe(const MergeReport& report, bool dry_run) {
+  std::string text;
+  list(text, report, Outcome::kConflict, "conflicts:");
+  list(text, report, Outcome::kRefused, "refused:");
+  list(text, report, Outcome::kTaken,
+       report.has_conflicts() ? "without conflict:"
+       : dry_run              ? "to be taken:"
+                              : "changes:");
+  list(text, report, Outcome::kKeptOurs, "left as they are (--take ours):");
+  if (!report.stale_reads.empty()) {
+    text += report.strict_reads ? "stale reads (conflicts, by --strict-reads):\n"
+                                : "stale reads (the sandbox saw an older version):\n";
+    std::size_t lines = 0;
+    for (const StaleRead& stale : report.stale_reads) {
+      if (++lines > kMaxLines) {
+        text += "  … and " + std::to_string(report.stale_reads.size() - kMaxLines) + " more\n";
+        break;
+      }
+      text += "  " + shown(stale.path) + ": " + stale.why + "\n";
+    }
+  }
+  list_left_out(text, report);
+  const std::size_t same = report.count(Outcome::kSame);
+  if (same > 0) text += plural(same, "path") + " already as the sandbox has it\n";
+  const std::size_t rest = report.count(Outcome::kNotSelected);
+  if (rest > 0) text += plural(rest, "change") + " not selected\n";
+  if (!report.warning.empty()) text += "warning: " + shown(report.warning) + "\n";
+  return text + verdict(report, dry_run);
+}
+
+}  // namespace cofferdam::orchestrator::changes

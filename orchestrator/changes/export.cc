@@ -1,0 +1,92 @@
+#include "orchestrator/changes/export.h"
+
+#include <set>
+
+#include "common/os/tree_paths.h"
+#include "orchestrator/changes/change_json.h"
+#include "orchestrator/changes/patch.h"
+#include "orchestrator/changes/session.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+std::string_view to_text(PatchResult::Written written) {
+  switch (written) {
+    case PatchResult::Written::kWhole:
+      return "whole";
+    case PatchResult::Written::kPartly:
+      return "partly";
+    case PatchResult::Written::kImplied:
+      return "implied";
+    case PatchResult::Written::kNone:
+      return "none";
+  }
+  return "none";
+}
+
+// Directories that a patch creates because it creates something below them.
+std::set<std::string, std::less<>> directories_with_files(const ChangeSet& set) {
+  std::set<std::string, std::less<>> result;
+  for (const Change& change : set.changes) {
+    if (change.theirs.kind != layer::Kind::kFile && change.theirs.kind != layer::Kind::kSymlink) {
+      continue;
+    }
+    for (auto parent = os::parent_of(change.path); !parent.empty();
+         parent = os::parent_of(parent)) {
+      if (!result.emplace(parent).second) break;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out) {
+  TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
+  TRY_ASSIGN(ChangeSet set, session.collect(sandbox));
+  const auto filled = directories_with_files(set);
+
+  ExportReport report;
+  Sha256 hash;
+  const Sink counted = [&](std::string_view bytes) -> Status {
+    report.patch_bytes += bytes.size();
+    hash.update(bytes);
+    return out(bytes);
+  };
+  Json rows = Json::array();
+  for (const Change& change : set.changes) {
+    TRY_ASSIGN(PatchResult result,
+               write_patch(session.view, change, PatchStyle{}, counted).context(change.path));
+    if (result.written == PatchResult::Written::kImplied) {
+      const bool by_files = !change.theirs.absent() && filled.contains(change.path);
+      // git removes a directory with its last file.
+      if (by_files || change.theirs.absent()) {
+        result.note.clear();
+      } else {
+        result.written = PatchResult::Written::kNone;
+        result.note = "a patch holds no empty directories";
+      }
+    }
+    if (result.written != PatchResult::Written::kNone) ++report.exported;
+    if (!result.note.empty()) {
+      report.not_in_patch.push_back({change.path, "not_in_patch", result.note, 1});
+    }
+    Json row = to_json(change);
+    row["in_patch"] = to_text(result.written);
+    if (!result.note.empty()) row["note"] = result.note;
+    rows.push_back(std::move(row));
+  }
+
+  Json all = to_json(set);
+  all["version"] = 1;
+  all["sandbox"] = sandbox.id;
+  all["name"] = sandbox.name;
+  all["changes"] = std::move(rows);
+  all["patch"] = {{"bytes", report.patch_bytes}, {"sha256", to_hex(hash.finish())}};
+  report.manifest = std::move(all);
+  report.omissions = std::move(set.omissions);
+  report.ignored = std::move(set.ignored);
+  return report;
+}
+
+}  // namespace cofferdam::orchestrator::changes

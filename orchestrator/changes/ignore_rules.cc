@@ -1,0 +1,71 @@
+#include "orchestrator/changes/ignore_rules.h"
+
+#include <git2.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace cofferdam::orchestrator::changes {
+
+struct IgnoreRules::State {
+  git_repository* repository = nullptr;
+  git_index* index = nullptr;
+  std::string prefix;  // of the workspace in the repository's work tree, "" or "a/b/"
+
+  State() { git_libgit2_init(); }
+  ~State() {
+    git_index_free(index);
+    git_repository_free(repository);
+    git_libgit2_shutdown();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+};
+
+IgnoreRules::IgnoreRules(std::unique_ptr<State> state) : state_(std::move(state)) {}
+IgnoreRules::IgnoreRules(IgnoreRules&&) noexcept = default;
+IgnoreRules& IgnoreRules::operator=(IgnoreRules&&) noexcept = default;
+IgnoreRules::~IgnoreRules() = default;
+
+Result<IgnoreRules> IgnoreRules::open(const std::string& workspace) {
+  auto state = std::make_unique<State>();
+  // Root may review a user's sandbox: nothing of the repository is run, so its owner does not
+  // matter.
+  git_libgit2_opts(GIT_OPT_SET_OWNER_VALIDATION, 0);
+  const auto failed = [](const char* what) {
+    const git_error* error = git_error_last();
+    return Error(std::string("the repository's ignore rules: ") + what + ": " +
+                 (error != nullptr && error->message != nullptr ? error->message : "unknown"));
+  };
+  const int code = git_repository_open_ext(&state->repository, workspace.c_str(), 0, nullptr);
+  if (code == GIT_ENOTFOUND) return IgnoreRules(std::move(state));
+  if (code != 0) return failed("open");
+  const char* work_tree = git_repository_workdir(state->repository);
+  if (work_tree == nullptr) {
+    git_repository_free(state->repository);
+    state->repository = nullptr;
+    return IgnoreRules(std::move(state));
+  }
+  std::error_code ec;
+  const auto relative = std::filesystem::relative(workspace, work_tree, ec);
+  if (ec) return Error("the repository's ignore rules: " + ec.message());
+  if (relative != ".") state->prefix = relative.string() + "/";
+  if (git_repository_index(&state->index, state->repository) != 0) return failed("index");
+  return IgnoreRules(std::move(state));
+}
+
+bool IgnoreRules::is_ignored(const std::string& path, bool directory) const {
+  if (state_->repository == nullptr) return false;
+  const std::string full = state_->prefix + path + (directory ? "/" : "");
+  int ignored = 0;
+  // A name that libgit2 cannot judge is not ignored: it is shown.
+  if (git_ignore_path_is_ignored(&ignored, state_->repository, full.c_str()) != 0) return false;
+  if (ignored == 0) return false;
+  if (directory) {
+    std::size_t at = 0;
+    return git_index_find_prefix(&at, state_->index, full.c_str()) != 0;
+  }
+  return git_index_get_bypath(state_->index, full.c_str(), 0) == nullptr;
+}
+
+}  // namespace cofferdam::orchestrator::changes

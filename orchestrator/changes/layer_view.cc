@@ -1,0 +1,124 @@
+#include "orchestrator/changes/layer_view.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "common/os/files.h"
+#include "common/os/tree_paths.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+bool is_missing(const Error& error) {
+  // ELOOP: a component is a link; EXDEV: a mount or a way out.
+  const int number = error.error_number();
+  return number == ENOENT || number == ENOTDIR || number == ELOOP || number == EXDEV;
+}
+
+Result<os::UniqueFd> open_root(const std::filesystem::path& path) {
+  return os::open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+}  // namespace
+
+layer::Kind kind_of_mode(std::uint32_t st_mode) {
+  if (S_ISREG(st_mode)) return layer::Kind::kFile;
+  if (S_ISDIR(st_mode)) return layer::Kind::kDirectory;
+  if (S_ISLNK(st_mode)) return layer::Kind::kSymlink;
+  return layer::Kind::kOther;
+}
+
+Status stream_object(int directory, std::string_view name, const Sink& sink) {
+  TRY_ASSIGN(const struct stat st, os::stat_in(directory, name));
+  if (S_ISLNK(st.st_mode)) {
+    TRY_ASSIGN(const std::string text, os::read_link_in(directory, name));
+    return sink(text);
+  }
+  if (!S_ISREG(st.st_mode)) return Error("not a regular file", EINVAL);
+  const std::string text(name);
+  const os::UniqueFd fd(
+      ::openat(directory, text.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  if (!fd) return Error::from_errno("open");
+  struct stat opened {};
+  if (::fstat(fd.get(), &opened) != 0) return Error::from_errno("stat");
+  if (!S_ISREG(opened.st_mode)) return Error("not a regular file", EINVAL);
+  std::array<char, 65536> buffer{};
+  while (true) {
+    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return Error::from_errno("read");
+    }
+    if (got == 0) return {};
+    TRY(sink({buffer.data(), static_cast<std::size_t>(got)}));
+  }
+}
+
+Result<ObjectState> object_in(int directory, std::string_view name) {
+  const auto st = os::stat_in(directory, name);
+  ObjectState state;
+  if (!st.ok()) {
+    if (is_missing(st.error())) return state;
+    return st.error();
+  }
+  state.kind = kind_of_mode(st->st_mode);
+  if (state.kind != layer::Kind::kSymlink) state.mode = st->st_mode & 07777U;
+  if (state.kind == layer::Kind::kFile || state.kind == layer::Kind::kSymlink) {
+    Sha256 hash;
+    TRY(stream_object(directory, name, [&](std::string_view bytes) -> Status {
+      hash.update(bytes);
+      state.size += bytes.size();
+      return {};
+    }));
+    state.sha256 = hash.finish();
+  }
+  return state;
+}
+
+Result<LayerView> LayerView::open(const SandboxRecord& sandbox) {
+  TRY_ASSIGN(os::UniqueFd upper, open_root(sandbox.upper()));
+  TRY_ASSIGN(os::UniqueFd base, open_root(sandbox.base()));
+  auto workspace = open_root(sandbox.workspace);
+  if (!workspace.ok()) return workspace.error().context("the workspace");
+  TRY_ASSIGN(layer::MetaStore meta, layer::MetaStore::open_for_reading(sandbox.meta()));
+  return LayerView(std::move(upper), std::move(base), std::move(workspace).value(), std::move(meta),
+                   sandbox.workspace);
+}
+
+Result<ObjectState> LayerView::ours(std::string_view path) const {
+  const auto parent = os::open_parent_in_tree(workspace_.get(), path);
+  if (!parent.ok()) {
+    if (is_missing(parent.error())) return ObjectState{};
+    return parent.error();
+  }
+  return object_in(parent->get(), os::leaf_of(path));
+}
+
+Status LayerView::read_theirs(std::string_view path, const Sink& sink) const {
+  TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(upper_.get(), path));
+  return stream_object(parent.get(), os::leaf_of(path), sink);
+}
+
+Status LayerView::read_base(std::string_view path, const ObjectState& base,
+                            const Sink& sink) const {
+  if (!base.sha256.has_value()) return Error::from_errno("base content", ENOENT);
+  const std::string hex = to_hex(*base.sha256);
+  const std::string stored = hex.substr(0, 2) + "/" + hex.substr(2);
+  const auto parent = os::open_parent_in_tree(base_.get(), stored);
+  if (parent.ok() && os::stat_in(parent->get(), os::leaf_of(stored)).ok()) {
+    return stream_object(parent->get(), os::leaf_of(stored), sink);
+  }
+  auto now = ours(path);
+  if (!now.ok()) return now.error();
+  if (now->kind != base.kind || now->sha256 != base.sha256) {
+    return Error::from_errno("base content", ENOENT);
+  }
+  TRY_ASSIGN(const os::UniqueFd ours_parent, os::open_parent_in_tree(workspace_.get(), path));
+  return stream_object(ours_parent.get(), os::leaf_of(path), sink);
+}
+
+}  // namespace cofferdam::orchestrator::changes

@@ -1,0 +1,47 @@
+// Placement: whether a path may be a change at all, or belongs to what is never taken home.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "common/policy/fs_rules.h"
+#include "orchestrator/changes/ignore_rules.h"
+
+namespace cofferdam::orchestrator::changes {
+
+enum class Place : std::uint8_t { kPlain, kGitDirectory, kHidden, kIgnored };
+
+// What is known of the topmost path that decides for all below it.
+struct Top {
+  Place place = Place::kPlain;
+  std::string detail;         // the rule that hides it
+  std::uint64_t entries = 0;  // changed objects at or below it
+  std::uint64_t bytes = 0;
+  bool removed = false;   // the sandbox removed it as a whole
+  bool measured = false;  // the upper layer holds it: entries are known
+};
+
+class Placement final {
+ public:
+  Placement(policy::FsRules rules, IgnoreRules ignore)
+      : rules_(std::move(rules)), ignore_(std::move(ignore)) {}
+
+  // The topmost path at or above `path` that is not plain, made known if it was not; nullptr when
+  // the whole path is plain. Pointers stay valid.
+  Top* top_of(const std::string& path, bool is_dir);
+
+  const std::unordered_map<std::string, Top>& tops() const { return tops_; }
+
+ private:
+  Top* judge(const std::string& path, bool is_dir);
+
+  policy::FsRules rules_;
+  IgnoreRules ignore_;
+  std::unordered_set<std::string> plain_directories_;
+  std::unordered_map<std::string, Top> tops_;
+};
+
+}  // namespace cofferdam::orchestrator::changes

@@ -1,0 +1,22 @@
+// ReviewSession: what every command over one sandbox's changes needs, opened once.
+#pragma once
+
+#include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/layer_view.h"
+#include "orchestrator/changes/placement.h"
+#include "orchestrator/changes/risk.h"
+#include "orchestrator/changes/settled.h"
+
+namespace cofferdam::orchestrator::changes {
+
+struct ReviewSession {
+  LayerView view;
+  Settled settled;
+  RiskTable risks;
+
+  static Result<ReviewSession> open(const SandboxRecord& sandbox);
+  static Result<Placement> placement(const SandboxRecord& sandbox);
+  Result<ChangeSet> collect(const SandboxRecord& sandbox) const;
+};
+
+}  // namespace cofferdam::orchestrator::changes

@@ -1,0 +1,97 @@
+#include "orchestrator/changes/upper_walk.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <vector>
+
+#include "common/layer/layer_marks.h"
+#include "common/os/tree_paths.h"
+#include "orchestrator/changes/layer_view.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+struct Pending {
+  std::string path;
+  bool detached = false;
+};
+
+std::string joined(const std::string& directory, std::string_view name) {
+  return directory.empty() ? std::string(name) : directory + "/" + std::string(name);
+}
+
+UpperEntry describe(int directory, std::string_view name) {
+  UpperEntry entry;
+  const auto st = os::stat_in(directory, name);
+  if (!st.ok()) {
+    entry.problem = st.error().message();
+    return entry;
+  }
+  entry.kind = kind_of_mode(st->st_mode);
+  entry.mode = st->st_mode & 07777U;
+  entry.size = entry.kind == layer::Kind::kDirectory ? 0 : static_cast<std::uint64_t>(st->st_size);
+  entry.whiteout = layer::is_whiteout(*st);
+  return entry;
+}
+
+}  // namespace
+
+Status walk_upper(
+    int upper,
+    const std::function<Result<Visit>(const std::string& path, const UpperEntry&)>& visit) {
+  std::vector<Pending> stack{{std::string(), false}};
+  while (!stack.empty()) {
+    const Pending current = std::move(stack.back());
+    stack.pop_back();
+    const auto directory = os::open_in_tree(upper, current.path, O_RDONLY | O_DIRECTORY);
+    if (!directory.ok()) {
+      if (current.path.empty()) return directory.error().context("the upper layer");
+      UpperEntry entry;
+      entry.kind = layer::Kind::kDirectory;
+      entry.detached = current.detached;
+      entry.problem = directory.error().message();
+      TRY_ASSIGN(const Visit ignored, visit(current.path, entry));
+      (void)ignored;
+      continue;
+    }
+    TRY(os::for_each_name(directory->get(), [&](std::string_view name) -> Status {
+      std::string path = joined(current.path, name);
+      UpperEntry entry = describe(directory->get(), name);
+      entry.detached = current.detached;
+      if (path.size() > os::kMaxTreePath) {
+        entry.problem = "longer than a path may be";
+        TRY_ASSIGN(const Visit refused, visit(path, entry));
+        (void)refused;
+        return {};
+      }
+      if (entry.kind == layer::Kind::kDirectory && entry.problem.empty()) {
+        const auto child = os::open_in_tree(directory->get(), name, O_RDONLY | O_DIRECTORY);
+        if (child.ok()) {
+          TRY_ASSIGN(const bool opaque, layer::is_opaque(child->get()));
+          entry.detached = entry.detached || opaque;
+        }
+      }
+      TRY_ASSIGN(const Visit next, visit(path, entry));
+      if (next == Visit::kEnter && entry.kind == layer::Kind::kDirectory && entry.problem.empty()) {
+        stack.push_back({std::move(path), entry.detached});
+      }
+      return {};
+    }));
+  }
+  return {};
+}
+
+Result<TreeSize> measure_upper(int upper, const std::string& path) {
+  TreeSize size{1, 0};
+  const auto root = os::open_in_tree(upper, path, O_RDONLY | O_DIRECTORY);
+  if (!root.ok()) return size;
+  TRY(walk_upper(root->get(), [&](const std::string&, const UpperEntry& entry) -> Result<Visit> {
+    ++size.entries;
+    if (entry.kind == layer::Kind::kFile) size.bytes += entry.size;
+    return Visit::kEnter;
+  }));
+  return size;
+}
+
+}  // namespace cofferdam::orchestrator::changes
