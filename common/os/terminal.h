@@ -1,0 +1,34 @@
+// Terminals: the user's own in raw mode, and the size of one carried to another.
+#pragma once
+
+#include <termios.h>
+
+#include "common/base/result.h"
+
+namespace cofferdam::os {
+
+bool is_terminal(int fd);
+
+// Whether `fd` is the master side of a Unix98 pseudo terminal and nothing else.
+bool is_pty_master(int fd);
+
+// Copies rows and columns; no error when `from` is no terminal.
+void copy_window_size(int from, int to);
+
+// cfmakeraw on a terminal of the user; the settings of before come back with the destructor.
+class RawTerminal final {
+ public:
+  static Result<RawTerminal> enter(int fd);
+  RawTerminal(RawTerminal&& other) noexcept;
+  RawTerminal& operator=(RawTerminal&&) = delete;
+  RawTerminal(const RawTerminal&) = delete;
+  RawTerminal& operator=(const RawTerminal&) = delete;
+  ~RawTerminal();
+
+ private:
+  RawTerminal(int fd, const termios& before) : fd_(fd), before_(before) {}
+  int fd_ = -1;
+  termios before_{};
+};
+
+}  // namespace cofferdam::os

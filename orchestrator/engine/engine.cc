@@ -1,0 +1,12 @@
+#include "orchestrator/engine/engine.h"
+
+#include "orchestrator/engine/native.h"
+
+namespace cofferdam::orchestrator {
+
+Result<std::unique_ptr<Engine>> make_engine(const EngineInput& input) {
+  if (input.plan.engine == "native") return make_native_engine(input);
+  return Error("engine " + input.plan.engine + ": not in this version");
+}
+
+}  // namespace cofferdam::orchestrator

@@ -1,0 +1,118 @@
+#include "orchestrator/engine/launcher.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "orchestrator/init/protocol.h"
+
+namespace cofferdam::orchestrator {
+namespace {
+
+// Directories are covered by an empty read-only tmpfs, files by a file without any permission.
+constexpr const char* kProcMasks[] = {
+    "/proc/acpi",      "/proc/asound",     "/proc/bus",          "/proc/fs",
+    "/proc/irq",       "/proc/kallsyms",   "/proc/kcore",        "/proc/key-users",
+    "/proc/keys",      "/proc/kmsg",       "/proc/kpagecgroup",  "/proc/kpagecount",
+    "/proc/kpageflags", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
+    "/proc/slabinfo",  "/proc/sysrq-trigger", "/proc/timer_list",
+    "/proc/timer_stats", "/proc/vmallocinfo"};
+
+bool is_directory(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+std::size_t depth(const std::string& path) {
+  return static_cast<std::size_t>(std::count(path.begin(), path.end(), '/'));
+}
+
+class Options final {
+ public:
+  void add(std::initializer_list<std::string> words) {
+    options_.insert(options_.end(), words.begin(), words.end());
+  }
+  std::vector<std::string> take() { return std::move(options_); }
+
+ private:
+  std::vector<std::string> options_;
+};
+
+void add_namespaces(Options& options, const Plan& plan) {
+  options.add({"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+               "--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session",
+               "--clearenv", "--as-pid-1"});
+  options.add({"--cap-drop", "ALL"});
+  options.add({"--uid", std::to_string(plan.ids.inside_uid)});
+  options.add({"--gid", std::to_string(plan.ids.inside_gid)});
+  options.add({"--hostname", plan.hostname});
+  options.add({"--info-fd", std::to_string(init::kLauncherInfoFd)});
+}
+
+void add_system(Options& options, const SystemTrees& trees) {
+  for (const std::string& path : trees.binds) options.add({"--ro-bind", path, path});
+  for (const auto& [path, target] : trees.symlinks) options.add({"--symlink", target, path});
+  for (const std::string& path : trees.masks) options.add({"--ro-bind", init::kStagedEmpty, path});
+}
+
+void add_proc(Options& options, const std::vector<std::string>& masks) {
+  options.add({"--proc", "/proc"});
+  options.add({"--ro-bind", "/proc/sys", "/proc/sys"});
+  for (const std::string& path : masks) {
+    if (is_directory(path)) {
+      options.add({"--perms", "0555", "--size", "4096", "--tmpfs", path, "--remount-ro", path});
+    } else {
+      options.add({"--ro-bind", init::kStagedEmpty, path});
+    }
+  }
+}
+
+void add_mounts(Options& options, const Plan& plan) {
+  std::vector<MountPlan> mounts = plan.mounts;
+  std::stable_sort(mounts.begin(), mounts.end(), [](const MountPlan& a, const MountPlan& b) {
+    return depth(a.inside) < depth(b.inside);
+  });
+  for (const MountPlan& mount : mounts) {
+    options.add({mount.writable ? "--bind" : "--ro-bind",
+                 std::string(init::kStagedMounts) + "/" + mount.name, mount.inside});
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTrees& trees,
+                                               const std::vector<std::string>& files,
+                                               const std::vector<std::string>& proc_masks) {
+  Options options;
+  add_namespaces(options, plan);
+  add_system(options, trees);
+  add_proc(options, proc_masks);
+  options.add({"--dev", "/dev"});
+  options.add({"--bind", init::kStagedShm, "/dev/shm"});
+  options.add({"--bind", init::kStagedTmp, "/tmp"});
+  options.add({"--dir", "/var", "--symlink", "/tmp", "/var/tmp", "--dir", "/run"});
+  options.add({"--ro-bind", init::kStagedInit, init::kInitInside});
+  add_mounts(options, plan);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    options.add(
+        {"--ro-bind", std::string(init::kStagedFiles) + "/" + std::to_string(i), files[i]});
+  }
+  options.add({"--remount-ro", "/dev", "--remount-ro", "/"});
+  options.add({"--chdir", "/"});
+  return options.take();
+}
+
+std::vector<std::string> make_launcher_command(const std::string& program) {
+  return {program, "--args", std::to_string(init::kLauncherArgsFd), "--", init::kInitInside, "pid1"};
+}
+
+std::vector<std::string> find_proc_masks() {
+  std::vector<std::string> found;
+  for (const char* path : kProcMasks) {
+    struct stat st {};
+    if (::stat(path, &st) == 0) found.emplace_back(path);
+  }
+  return found;
+}
+
+}  // namespace cofferdam::orchestrator

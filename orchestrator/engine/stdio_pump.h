@@ -1,0 +1,70 @@
+// StdioPump: carries bytes between the user's stdin, stdout, stderr and the workload's, which are
+// always pipes or a pty of the supervisor. Loses nothing, keeps the order of each stream, and never
+// blocks: a user who does not read only holds the stream back.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/os/terminal.h"
+#include "common/os/unique_fd.h"
+#include "orchestrator/engine/poll_loop.h"
+
+namespace cofferdam::orchestrator {
+
+class StdioPump final {
+ public:
+  // Pipes; without `interactive` stdin is /dev/null.
+  static Result<StdioPump> with_pipes(bool interactive);
+  // `master` is the pty's; with `interactive` a user's terminal becomes raw while the pump lives.
+  static Result<StdioPump> with_terminal(os::UniqueFd master, bool interactive);
+
+  // The workload's ends (none with a terminal); closed here by start().
+  std::vector<int> workload_ends() const;
+  // Watches everything in `loop`, which must outlive the pump, or stop() be called.
+  void start(PollLoop& loop);
+  void resize() const;  // the user's terminal changed its size
+
+  // Everything that the workload wrote has been written to the user.
+  bool drained() const;
+  // Runs the loop until drained(), `deadline` (none: as long as it takes), or a callback of the loop
+  // sets `give_up`.
+  void drain(PollLoop& loop, std::optional<PollLoop::Clock::time_point> deadline,
+             const bool& give_up);
+  void stop(PollLoop& loop);
+
+ private:
+  struct Outflow {
+    os::UniqueFd source;  // closed at its end
+    int target = -1;
+    std::string buffer;
+    bool target_gone = false;
+  };
+  struct Inflow {
+    int source = -1;      // -1: ended
+    os::UniqueFd target;  // non-blocking; closed at the end of input
+    std::string buffer;
+    bool terminal = false;
+  };
+
+  StdioPump() = default;
+  void read_output(PollLoop& loop, Outflow& flow);
+  void write_output(PollLoop& loop, Outflow& flow);
+  void watch_output(PollLoop& loop, Outflow& flow);
+  void read_input(PollLoop& loop);
+  void write_input(PollLoop& loop);
+  void watch_input(PollLoop& loop);
+  void end_input(PollLoop& loop);
+
+  std::vector<os::UniqueFd> workload_ends_;
+  std::array<Outflow, 2> outflows_;
+  Inflow inflow_;
+  os::UniqueFd master_;
+  std::optional<os::RawTerminal> raw_;
+};
+
+}  // namespace cofferdam::orchestrator

@@ -1,0 +1,217 @@
+#include "orchestrator/engine/supervision.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "common/base/escape.h"
+#include "common/policy/reason.h"
+#include "orchestrator/engine/poll_loop.h"
+#include "orchestrator/engine/stdio_pump.h"
+
+namespace cofferdam::orchestrator {
+namespace {
+
+constexpr int kMain = 1;  // the id of the one workload
+constexpr std::chrono::seconds kStoppedDrain{2};
+
+using Clock = PollLoop::Clock;
+using Which = Services::Which;
+
+WorkloadSpec make_spec(const Plan& plan) {
+  WorkloadSpec spec{plan.argv, {}, plan.directory};
+  for (const auto& [name, value] : plan.env) spec.env.push_back(name + "=" + value);
+  return spec;
+}
+
+class Supervision final {
+ public:
+  Supervision(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events, Engine& engine,
+              const os::SignalFd& signals)
+      : plan_(plan), sandbox_(sandbox), events_(events), engine_(engine), signals_(signals) {}
+
+  Result<RunOutcome> run() {
+    TRY_ASSIGN(StdioPump pump, make_pump());
+    pump_ = &pump;
+    const auto spawned = engine_.pid1().spawn(kMain, make_spec(plan_), pump.workload_ends());
+    if (!spawned.ok()) return spawned.error().context("start the workload");
+    if (plan_.limits.timeout) timeout_ = Clock::now() + *plan_.limits.timeout;
+    watch_all();
+    pump.start(loop_);
+    while (!ended_) {
+      TRY(loop_.run_once(next_deadline()));
+      check_deadlines();
+    }
+    finish(pump);
+    return outcome_;
+  }
+
+ private:
+  Result<StdioPump> make_pump() {
+    if (plan_.terminal) {
+      return StdioPump::with_terminal(engine_.take_terminal(), plan_.interactive);
+    }
+    return StdioPump::with_pipes(plan_.interactive);
+  }
+
+  void watch_all() {
+    loop_.watch(signals_.fd(), POLLIN, [this](short) { on_signals(); });
+    loop_.watch(engine_.pid1().fd(), POLLIN, [this](short) { on_process_one(); });
+    loop_.watch(engine_.listener().fd(), POLLIN, [this](short events) { on_syscall(events); });
+    for (const Which which : {Which::kFsproxy, Which::kEgressproxy}) {
+      loop_.watch(engine_.services().pidfd(which), POLLIN,
+                  [this, which](short) { on_service_death(which); });
+    }
+  }
+
+  void on_signals() {
+    while (const auto number = signals_.next()) {
+      if (*number == SIGWINCH) {
+        pump_->resize();
+      } else if (*number == SIGINT && ++interrupts_ == 1 && !stopping_) {
+        forward(SIGINT);
+      } else if (*number == SIGQUIT && !stopping_) {
+        forward(SIGQUIT);
+      } else if (*number != SIGPIPE) {
+        stop({Ending::kInterrupted, *number, "stopped by a signal"});
+      }
+    }
+  }
+
+  void on_process_one() {
+    const auto end = engine_.pid1().receive_end();
+    if (!end.ok()) {
+      if (!stopping_) {
+        outcome_ = {Ending::kBroken, 0,
+                    "process 1 of the sandbox failed: " + escape_for_terminal(end.error().message())};
+      }
+      ended_ = true;
+      return;
+    }
+    if (end->id != kMain) {
+      outcome_ = {Ending::kBroken, 0, "process 1 of the sandbox told of an unknown workload"};
+    } else if (!stopping_) {
+      outcome_ = outcome_of(*end);
+    }
+    ended_ = true;
+  }
+
+  RunOutcome outcome_of(const WorkloadEnd& end) const {
+    switch (end.kind) {
+      case WorkloadEnd::Kind::kExited:
+        return {Ending::kExited, end.value, ""};
+      case WorkloadEnd::Kind::kSignalled:
+        return {Ending::kSignalled, end.value, ""};
+      case WorkloadEnd::Kind::kNotStarted:
+        break;
+    }
+    const std::string what = escape_for_terminal(plan_.argv.empty() ? "" : plan_.argv[0]) +
+                             ": " + std::strerror(end.value);
+    const bool missing = end.value == ENOENT || end.value == ENOTDIR;
+    return {missing ? Ending::kNotFound : Ending::kCannotRun, end.value, what};
+  }
+
+  void on_syscall(short revents) {
+    if ((revents & POLLIN) == 0) {  // the last process under the filter is gone
+      loop_.unwatch(engine_.listener().fd());
+      return;
+    }
+    const auto notice = engine_.listener().receive();
+    if (!notice.ok() || !*notice) return;
+    const std::string name = syscall_name((*notice)->number);
+    (void)events_
+        .write("syscall", {{"verdict", policy::to_text(policy::Verdict::kDeny)},
+                           {"reason", policy::to_text(policy::Reason::kSyscall)},
+                           {"rule", "seccomp"},
+                           {"retryable", false},
+                           {"syscall", name}})
+        .ok();
+    (void)engine_.listener().refuse(**notice, engine_.seccomp().answer(name)).ok();
+  }
+
+  void on_service_death(Which which) {
+    loop_.unwatch(engine_.services().pidfd(which));
+    const std::string how = engine_.services().reap(which, events_);
+    outcome_ = {Ending::kBroken, 0,
+                std::string("cofferdam-") + Services::name_of(which) + " ended (" + how +
+                    "): the workload was stopped; what it wrote until then can be exported: "
+                    "cofferdam export " + plan_.sandbox_name};
+    ended_ = true;
+  }
+
+  void forward(int number) { (void)engine_.pid1().signal(kMain, number).ok(); }
+
+  // The first call asks the workload to end, a later one does not wait any longer.
+  void stop(RunOutcome outcome) {
+    if (stopping_) {
+      ended_ = true;
+      return;
+    }
+    stopping_ = true;
+    outcome_ = std::move(outcome);
+    (void)sandbox_.set_state(SandboxState::kStopping).ok();
+    forward(SIGTERM);
+    forward(SIGCONT);  // a stopped one has to wake up to see it
+    timeout_.reset();
+    grace_ = Clock::now() + plan_.limits.grace;
+  }
+
+  std::optional<Clock::time_point> next_deadline() const { return stopping_ ? grace_ : timeout_; }
+
+  void check_deadlines() {
+    const auto now = Clock::now();
+    if (grace_ && now >= *grace_) ended_ = true;
+    if (timeout_ && now >= *timeout_) {
+      (void)events_
+          .write("limit", {{"limit", "timeout"}, {"value", plan_.limits.timeout->count()}})
+          .ok();
+      stop({Ending::kTimedOut, 0, "the time limit was reached"});
+    }
+  }
+
+  void finish(StdioPump& pump) {
+    if (!stopping_) (void)sandbox_.set_state(SandboxState::kStopping).ok();
+    bool give_up = false;
+    loop_.watch(signals_.fd(), POLLIN, [this, &give_up](short) {
+      while (const auto number = signals_.next()) {
+        give_up = give_up || (*number != SIGWINCH && *number != SIGPIPE);
+      }
+    });
+    loop_.unwatch(engine_.pid1().fd());
+    loop_.unwatch(engine_.listener().fd());
+    for (const Which which : {Which::kFsproxy, Which::kEgressproxy}) {
+      if (engine_.services().running(which)) loop_.unwatch(engine_.services().pidfd(which));
+    }
+    engine_.end_workload();
+    std::optional<Clock::time_point> deadline;
+    if (stopping_ || outcome_.ending == Ending::kBroken) deadline = Clock::now() + kStoppedDrain;
+    pump.drain(loop_, deadline, give_up);
+    loop_.unwatch(signals_.fd());
+    pump.stop(loop_);
+  }
+
+  const Plan& plan_;
+  OwnedSandbox& sandbox_;
+  log::EventLog& events_;
+  Engine& engine_;
+  const os::SignalFd& signals_;
+  PollLoop loop_;
+  StdioPump* pump_ = nullptr;
+  RunOutcome outcome_;
+  bool stopping_ = false;
+  bool ended_ = false;
+  int interrupts_ = 0;
+  std::optional<Clock::time_point> timeout_;
+  std::optional<Clock::time_point> grace_;
+};
+
+}  // namespace
+
+Result<RunOutcome> run_workload(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events,
+                                Engine& engine, const os::SignalFd& signals) {
+  return Supervision(plan, sandbox, events, engine, signals).run();
+}
+
+}  // namespace cofferdam::orchestrator
