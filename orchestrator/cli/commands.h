@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.h"
 #include "orchestrator/sandbox_store.h"
@@ -21,7 +22,8 @@ inline constexpr int kExitUsage = 2;     // misuse of every other command
 
 struct Context {
   std::function<int()> action;
-  std::filesystem::path directory;  // the current directory, absolute, links resolved
+  std::vector<std::string> command;  // what follows the first "--" of run and exec
+  std::filesystem::path directory;   // the current directory, absolute, links resolved
 };
 
 // Prints "cofferdam: <message>" on stderr, escaped (lines kept), and returns kExitFailed.

@@ -1,0 +1,223 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "common/base/escape.h"
+#include "common/log/event_log.h"
+#include "common/os/files.h"
+#include "orchestrator/cli/run.h"
+#include "orchestrator/cli/surroundings.h"
+#include "orchestrator/event_reader.h"
+#include "orchestrator/summary.h"
+#include "orchestrator/supervisor.h"
+
+namespace cofferdam::orchestrator::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array<const char*, 7> kEndings = {
+    "exited", "signalled", "timed_out", "not_found", "cannot_run", "interrupted", "broken"};
+
+Result<OwnedSandbox> create_sandbox(const SandboxStore& store, const PreparedRun& run) {
+  const Plan& plan = run.plan;
+  SandboxRecord record;
+  record.id = plan.sandbox_id;
+  record.name = plan.sandbox_name;
+  record.workspace = plan.workspace;
+  record.engine = plan.engine;
+  record.manifest = plan.manifest_digest;
+  record.argv = plan.argv;
+  if (plan.ids.range_base) record.resources["id_range"] = *plan.ids.range_base;
+  TRY_ASSIGN(OwnedSandbox sandbox, store.create(std::move(record)));
+  for (const MountPlan& mount : plan.mounts) {
+    if (!mount.layer) continue;
+    for (const char* part : {"upper", "work", "base"}) {
+      TRY(os::make_directories(std::filesystem::path(*mount.layer) / part));
+    }
+  }
+  TRY(os::write_file_atomic(sandbox.record.directory / "manifest.json",
+                            canonical_json(manifest_json(run.manifest)) + "\n"));
+  return sandbox;
+}
+
+Status record_start(log::EventLog* events, const PreparedRun& run) {
+  const Plan& plan = run.plan;
+  TRY(events->write("run_started", {{"engine", plan.engine},
+                                    {"workspace", plan.workspace},
+                                    {"program", plan.argv.front()},
+                                    {"sandbox.profile", run.manifest.mode},
+                                    {"filesystem.write",
+                                     run.manifest.mode == "workspace" ? "copy_on_write" : "none"},
+                                    {"network.mode", "enforce"},
+                                    {"env.inherit", run.manifest.env_inherit}}));
+  for (const Json& rule : plan.egress_policy.at("rules")) {
+    TRY(events->write(
+        "rule_added",
+        {{"rule_id", rule.at("id")}, {"text", rule.at("rule")}, {"source", rule.at("source")}}));
+  }
+  return {};
+}
+
+// However the supervisor left it, the sandbox has ended now.
+Status finish_record(OwnedSandbox* sandbox, const RunOutcome& outcome) {
+  sandbox->record.exit_status = outcome.exit_status();
+  sandbox->record.message = outcome.message;
+  sandbox->record.resources = Json::object();
+  if (sandbox->record.ended_for_good()) return sandbox->save();
+  if (outcome.ending == Ending::kBroken) return sandbox->set_state(SandboxState::kFailed);
+  for (const SandboxState next :
+       {SandboxState::kRunning, SandboxState::kStopping, SandboxState::kTerminated}) {
+    if (static_cast<int>(next) > static_cast<int>(sandbox->record.state)) {
+      TRY(sandbox->set_state(next));
+    }
+  }
+  return {};
+}
+
+struct Review {
+  Summary summary;
+  std::size_t changes = 0;
+  std::string changes_error;
+};
+
+Review review(const OwnedSandbox& sandbox, const Plan& plan) {
+  Review out;
+  const auto read = for_each_event(sandbox.record.events(), 0,
+                                   [&](const Json& event) { out.summary.add(event); });
+  if (!read.ok()) note("the events cannot be read: " + read.error().message());
+  if (!plan.mounts.front().layer) return out;  // read only: nothing can have changed
+  const auto changes = count_changes(sandbox.record);
+  if (changes.ok()) {
+    out.changes = *changes;
+  } else {
+    out.changes_error = changes.error().message();
+  }
+  return out;
+}
+
+void print_summary(const OwnedSandbox& sandbox, const RunOutcome& outcome, const Review& review) {
+  const std::string& id = sandbox.record.id;
+  if (!outcome.message.empty()) (void)fail(outcome.message);
+  note("sandbox " + sandbox.record.name + (sandbox.record.name == id ? "" : " (" + id + ")") +
+       ": " + kEndings[static_cast<std::size_t>(outcome.ending)] + ", status " +
+       std::to_string(outcome.exit_status()));
+  for (const std::string& line : review.summary.lines()) note(line);
+  if (!review.changes_error.empty()) {
+    note("what it changed cannot be told: " + review.changes_error);
+  } else if (review.changes == 0) {
+    note("no changes");
+  } else {
+    note(std::to_string(review.changes) + (review.changes == 1 ? " change" : " changes") +
+         ", not in the workspace yet: cofferdam diff " + id + ", cofferdam merge " + id +
+         ", cofferdam export " + id);
+  }
+}
+
+void print_summary_json(const OwnedSandbox& sandbox, const RunOutcome& outcome,
+                        const Review& review) {
+  Json json = review.summary.to_json();
+  json["sandbox"] = sandbox.record.id;
+  json["name"] = sandbox.record.name;
+  json["ending"] = kEndings[static_cast<std::size_t>(outcome.ending)];
+  json["exit_status"] = outcome.exit_status();
+  json["message"] = outcome.message;
+  json["changes"] = review.changes_error.empty() ? Json(review.changes) : Json();
+  std::fputs((canonical_json(json) + "\n").c_str(), stderr);
+}
+
+std::string merge_mode(const RunOptions& options) {
+  if (!options.merge.empty()) return options.merge;
+  const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
+  return (options.interactive || options.terminal) && terminal ? "ask" : "never";
+}
+
+// The workload has ended: nothing of it can write to the terminal any more.
+bool ask_for_merge(std::size_t changes) {
+  if (::isatty(STDIN_FILENO) == 0) {
+    note("--merge=ask, but stdin is no terminal: nothing was merged");
+    return false;
+  }
+  const std::string prompt = "cofferdam: merge " + std::to_string(changes) + " changes now? [y/N] ";
+  std::fputs(prompt.c_str(), stderr);
+  std::array<char, 16> answer{};
+  if (std::fgets(answer.data(), answer.size(), stdin) == nullptr) return false;
+  return answer[0] == 'y' || answer[0] == 'Y';
+}
+
+// The exit status after merging as asked; 1 only where the workload itself ended with 0.
+int merge(const Context& context, const RunOptions& options, const SandboxRecord& record,
+          std::size_t* changes, int status) {
+  const std::string mode = merge_mode(options);
+  if (mode == "never" || *changes == 0) return status;
+  if (mode == "ask" && !ask_for_merge(*changes)) return status;
+  const int merged = merge_after_run(context, record);
+  if (const auto left = count_changes(record); left.ok()) *changes = *left;
+  return status != 0 ? status : merged;
+}
+
+}  // namespace
+
+int carry_out_run(const Context& context, const RunOptions& options, const SandboxStore& store,
+                  const PreparedRun& run) {
+  for (const PlanLine& line : run.plan.lines) {
+    if (line.topic == "note") note(line.text);
+  }
+  auto created = create_sandbox(store, run);
+  if (!created.ok()) return fail(created.error());
+  OwnedSandbox sandbox = std::move(created).value();
+  auto fd = os::open_file(sandbox.record.events(), O_WRONLY | O_APPEND | O_CREAT);
+  if (!fd.ok()) return fail(fd.error());
+  std::optional<log::EventLog> events;
+  events.emplace(std::move(fd).value(),
+                 log::EventContext{run.plan.sandbox_id, run.plan.operation_id,
+                                   run.plan.manifest_digest, "supervisor"});
+  const auto begin = Clock::now();
+  RunOutcome outcome;
+  if (Status started = record_start(&*events, run); !started.ok()) {
+    outcome.message = started.error().message();
+  } else {
+    auto supervised = supervise(run.plan, sandbox, *events);
+    if (supervised.ok()) {
+      outcome = std::move(supervised).value();
+    } else {
+      outcome.message = supervised.error().message();
+    }
+  }
+  const auto duration =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
+  Status ended =
+      events->write("run_ended", {{"ending", kEndings[static_cast<std::size_t>(outcome.ending)]},
+                                  {"status", outcome.status},
+                                  {"exit_status", outcome.exit_status()},
+                                  {"message", outcome.message},
+                                  {"duration_ms", duration}});
+  if (!ended.ok()) note("the events: " + ended.error().message());
+  events.reset();  // suppressed counts are written before the file is read
+  if (Status finished = finish_record(&sandbox, outcome); !finished.ok())
+    note(finished.error().message());
+
+  Review reviewed = review(sandbox, run.plan);
+  if (options.json) {
+    print_summary_json(sandbox, outcome, reviewed);
+    if (!outcome.message.empty()) (void)fail(outcome.message);
+  } else {
+    print_summary(sandbox, outcome, reviewed);
+  }
+  const int status =
+      merge(context, options, sandbox.record, &reviewed.changes, outcome.exit_status());
+  if (!options.remove) return status;
+  if (reviewed.changes > 0 || !reviewed.changes_error.empty()) {
+    note("--rm: kept, because it has unmerged changes");
+    return status;
+  }
+  if (Status removed = store.remove(std::move(sandbox)); !removed.ok())
+    return fail(removed.error());
+  return status;
+}
+
+}  // namespace cofferdam::orchestrator::cli

@@ -1,0 +1,64 @@
+// cofferdam: the command line and the supervisor of one sandbox.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "common/log/diagnostics.h"
+#include "orchestrator/cli/commands.h"
+
+namespace {
+
+using cofferdam::orchestrator::cli::Context;
+namespace cli = cofferdam::orchestrator::cli;
+
+// Splits off the command that follows "--": it is the workload's, no option of ours.
+std::vector<std::string> take_command(std::vector<std::string>* words) {
+  if (words->empty() || (words->front() != "run" && words->front() != "exec")) return {};
+  const auto mark = std::find(words->begin(), words->end(), "--");
+  if (mark == words->end()) return {};
+  std::vector<std::string> command(mark + 1, words->end());
+  words->erase(mark, words->end());
+  return command;
+}
+
+int report_parse(const CLI::App& app, const CLI::ParseError& error, bool runs) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help
+  (void)cli::fail(error.what());
+  std::fputs(runs ? "cofferdam: see cofferdam run --help\n" : "cofferdam: see cofferdam --help\n",
+             stderr);
+  return runs ? cli::kExitFailed : cli::kExitUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  cofferdam::log::set_up_diagnostics("cofferdam");
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool runs = !words.empty() && (words.front() == "run" || words.front() == "exec");
+  Context context;
+  context.command = take_command(&words);
+  std::error_code code;
+  context.directory = std::filesystem::current_path(code);
+  if (code) return cli::fail("the current directory: " + code.message());
+
+  CLI::App app("Runs untrusted code on a real repository where it can reach nothing else.",
+               "cofferdam");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "cofferdam " COFFERDAM_VERSION);
+  constexpr std::array kCommands = {
+      cli::add_run,      cli::add_ps,      cli::add_diff, cli::add_export, cli::add_merge,
+      cli::add_log,      cli::add_why,     cli::add_rm,   cli::add_reap,   cli::add_doctor,
+      cli::add_manifest, cli::add_version, cli::add_later};
+  for (const auto add : kCommands) add(app, context);
+  try {
+    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+    app.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    return report_parse(app, error, runs);
+  }
+  return context.action ? context.action() : cli::kExitUsage;
+}
