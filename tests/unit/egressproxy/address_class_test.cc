@@ -84,7 +84,7 @@ TEST(AddressClass, TellsTheReason) {
       {"10.1.2.3 172.16.0.1 192.168.1.1 100.64.0.1 fc00::1 fd12::1 2a00:1450::5efe:a00:1",
        Tier::kPolicy, Reason::kPrivateAddress},
       {"192.0.2.1 198.18.0.1 203.0.113.9 2001:db8::1 3fff::1 2001:2::1 64:ff9b::808:808",
-       Tier::kPolicy, Reason::kReservedAddress},
+       Tier::kPolicy, Reason::kPrivateAddress},
       {"224.0.0.1 255.255.255.255 240.0.0.1 0.0.0.1 192.0.0.1 ff02::1 4000::1 2001::1 5f00::1",
        Tier::kFloor, Reason::kReservedAddress},
   };
