@@ -64,7 +64,7 @@ Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::Event
     (void)events.write("limit", {{"limit", limit}}).ok();
   }
   runner.undo_all();
-  sandbox.record.resources = Json::object();
+  sandbox.record.resources.erase("cgroups");
   TRY(sandbox.save());
   return outcome;
 }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
 
 #include "orchestrator/init/protocol.h"
 
@@ -11,12 +12,12 @@ namespace {
 
 // Directories are covered by an empty read-only tmpfs, files by a file without any permission.
 constexpr const char* kProcMasks[] = {
-    "/proc/acpi",      "/proc/asound",     "/proc/bus",          "/proc/fs",
-    "/proc/irq",       "/proc/kallsyms",   "/proc/kcore",        "/proc/key-users",
-    "/proc/keys",      "/proc/kmsg",       "/proc/kpagecgroup",  "/proc/kpagecount",
+    "/proc/acpi",       "/proc/asound",        "/proc/bus",         "/proc/fs",
+    "/proc/irq",        "/proc/kallsyms",      "/proc/kcore",       "/proc/key-users",
+    "/proc/keys",       "/proc/kmsg",          "/proc/kpagecgroup", "/proc/kpagecount",
     "/proc/kpageflags", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
-    "/proc/slabinfo",  "/proc/sysrq-trigger", "/proc/timer_list",
-    "/proc/timer_stats", "/proc/vmallocinfo"};
+    "/proc/slabinfo",   "/proc/sysrq-trigger", "/proc/timer_list",  "/proc/timer_stats",
+    "/proc/vmallocinfo"};
 
 bool is_directory(const std::string& path) {
   struct stat st {};
@@ -47,6 +48,36 @@ void add_namespaces(Options& options, const Plan& plan) {
   options.add({"--gid", std::to_string(plan.ids.inside_gid)});
   options.add({"--hostname", plan.hostname});
   options.add({"--info-fd", std::to_string(init::kLauncherInfoFd)});
+}
+
+bool covers(const std::string& tree, const std::string& path) {
+  return path == tree || (path.rfind(tree, 0) == 0 && path[tree.size()] == '/');
+}
+
+// bubblewrap makes missing parents of a bind 0700: they are made beforehand, outermost first,
+// unless they lie in something that is bound.
+void add_parents(Options& options, const Plan& plan, const SystemTrees& trees,
+                 const std::vector<std::string>& files) {
+  std::vector<std::string> bound = trees.binds;
+  std::vector<std::string> targets = trees.binds;
+  for (const auto& [path, target] : trees.symlinks) targets.push_back(path);
+  for (const MountPlan& mount : plan.mounts) {
+    bound.push_back(mount.inside);
+    targets.push_back(mount.inside);
+  }
+  targets.insert(targets.end(), files.begin(), files.end());
+  targets.emplace_back(init::kInitInside);
+  std::set<std::string> parents;
+  for (const std::string& target : targets) {
+    for (auto slash = target.find('/', 1); slash != std::string::npos;
+         slash = target.find('/', slash + 1)) {
+      const std::string parent = target.substr(0, slash);
+      const bool inside = std::any_of(bound.begin(), bound.end(),
+                                      [&](const auto& tree) { return covers(tree, parent); });
+      if (!inside) parents.insert(parent);
+    }
+  }
+  for (const std::string& parent : parents) options.add({"--perms", "0755", "--dir", parent});
 }
 
 void add_system(Options& options, const SystemTrees& trees) {
@@ -85,17 +116,17 @@ std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTre
                                                const std::vector<std::string>& proc_masks) {
   Options options;
   add_namespaces(options, plan);
+  add_parents(options, plan, trees, files);
   add_system(options, trees);
   add_proc(options, proc_masks);
   options.add({"--dev", "/dev"});
   options.add({"--bind", init::kStagedShm, "/dev/shm"});
   options.add({"--bind", init::kStagedTmp, "/tmp"});
-  options.add({"--dir", "/var", "--symlink", "/tmp", "/var/tmp", "--dir", "/run"});
+  options.add({"--dir", "/var", "--symlink", "/tmp", "/var/tmp"});
   options.add({"--ro-bind", init::kStagedInit, init::kInitInside});
   add_mounts(options, plan);
   for (std::size_t i = 0; i < files.size(); ++i) {
-    options.add(
-        {"--ro-bind", std::string(init::kStagedFiles) + "/" + std::to_string(i), files[i]});
+    options.add({"--ro-bind", std::string(init::kStagedFiles) + "/" + std::to_string(i), files[i]});
   }
   options.add({"--remount-ro", "/dev", "--remount-ro", "/"});
   options.add({"--chdir", "/"});
@@ -103,7 +134,8 @@ std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTre
 }
 
 std::vector<std::string> make_launcher_command(const std::string& program) {
-  return {program, "--args", std::to_string(init::kLauncherArgsFd), "--", init::kInitInside, "pid1"};
+  return {program, "--args",          std::to_string(init::kLauncherArgsFd),
+          "--",    init::kInitInside, "pid1"};
 }
 
 std::vector<std::string> find_proc_masks() {

@@ -23,7 +23,11 @@ class NativeEngine final : public Engine {
 
   std::vector<Step> start_steps() override {
     return {
-        {"policies", [this] { return write_policies(input_.plan, input_.sandbox.record, {0, 0}); }, {}},
+        {"policies",
+         [this] {
+           return write_policies(input_.plan, input_.sandbox.record, {0, 0});
+         },
+         {}},
         {"limits", [this] { return make_cgroup(); }, [this] { cgroup_.remove(); }},
         {"namespaces", [this] { return prepare(); }, [this] { preparer_.reset(); }},
         {"services", [this] { return start_services(); }, [this] { end_services(); }},
@@ -71,8 +75,8 @@ class NativeEngine final : public Engine {
     settings.events_fd = input_.events.fd();
     settings.change_ids = input_.plan.ids.caller_uid == 0;
     settings.uid = settings.gid = input_.plan.ids.service_uid;
-    TRY_ASSIGN(services_, Services::start(settings, preparer_->take_fds(), input_.interrupt,
-                                          input_.events));
+    TRY_ASSIGN(services_,
+               Services::start(settings, preparer_->take_fds(), input_.interrupt, input_.events));
     return {};
   }
 
@@ -107,8 +111,7 @@ class NativeEngine final : public Engine {
     TRY_ASSIGN(const SeccompPrograms programs, seccomp_->compile());
     std::optional<std::uint32_t> max_processes;
     if (!cgroup_.limits_pids()) max_processes = input_.plan.limits.pids;
-    auto done =
-        pid1_->set_up(programs, input_.plan.terminal, max_processes, input_.interrupt);
+    auto done = pid1_->set_up(programs, input_.plan.terminal, max_processes, input_.interrupt);
     if (!done.ok()) {
       const std::string why = preparer_->complaints();
       return why.empty() ? done.error() : done.error().context(why);

@@ -11,7 +11,9 @@ void PollLoop::watch(int fd, short events, Callback callback) {
   watches_[fd] = Watch{events, std::move(callback)};
 }
 
-void PollLoop::unwatch(int fd) { watches_.erase(fd); }
+void PollLoop::unwatch(int fd) {
+  watches_.erase(fd);
+}
 
 Status PollLoop::run_once(std::optional<Clock::time_point> deadline) {
   std::vector<pollfd> entries;

@@ -147,7 +147,8 @@ Result<Launched> Preparer::launch(const LaunchRequest& request, int interrupt) {
     sizes.push_back(file.size());
     contents += file;
   }
-  if (contents.size() > init::kMaxStagedFiles) return Error("the files placed inside are too large");
+  if (contents.size() > init::kMaxStagedFiles)
+    return Error("the files placed inside are too large");
   const Json message{{"type", "launch"},
                      {"program", request.program},
                      {"command", request.command},

@@ -69,9 +69,9 @@ Status add_rule(const Filter& filter, std::uint32_t action, const std::string& n
   for (const SeccompArgument& argument : arguments) {
     comparisons.push_back({argument.index, SCMP_CMP_MASKED_EQ, argument.mask, argument.value});
   }
-  const int done = ::seccomp_rule_add_array(filter.get(), action, *number,
-                                            static_cast<unsigned int>(comparisons.size()),
-                                            comparisons.data());
+  const int done =
+      ::seccomp_rule_add_array(filter.get(), action, *number,
+                               static_cast<unsigned int>(comparisons.size()), comparisons.data());
   if (done != 0) return Error::from_errno("seccomp rule for " + name, -done);
   return {};
 }
@@ -123,7 +123,9 @@ Result<SeccompPolicy> SeccompPolicy::parse(std::string_view json) {
   return policy;
 }
 
-Result<SeccompPolicy> SeccompPolicy::built_in() { return parse(kSeccompPolicyJson); }
+Result<SeccompPolicy> SeccompPolicy::built_in() {
+  return parse(kSeccompPolicyJson);
+}
 
 Result<SeccompPrograms> SeccompPolicy::compile() const {
   TRY_ASSIGN(const Filter refusals, make_filter(SCMP_ACT_ALLOW));

@@ -108,8 +108,7 @@ Result<Services> Services::start(const ServiceSettings& settings, ServiceFds fds
   services.egressproxy_ = std::move(egress.process);
   for (const Which which : {Which::kFsproxy, Which::kEgressproxy}) {
     (void)events
-        .write("service_ready",
-               {{"name", name_of(which)}, {"pid", services.process(which).pid()}})
+        .write("service_ready", {{"name", name_of(which)}, {"pid", services.process(which).pid()}})
         .ok();
   }
   return services;

@@ -89,8 +89,7 @@ void StdioPump::start(PollLoop& loop) {
 
 void StdioPump::resize() const {
   if (!master_) return;
-  os::copy_window_size(os::is_terminal(STDIN_FILENO) ? STDIN_FILENO : STDOUT_FILENO,
-                       master_.get());
+  os::copy_window_size(os::is_terminal(STDIN_FILENO) ? STDIN_FILENO : STDOUT_FILENO, master_.get());
 }
 
 bool StdioPump::drained() const {

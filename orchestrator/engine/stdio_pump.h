@@ -31,8 +31,8 @@ class StdioPump final {
 
   // Everything that the workload wrote has been written to the user.
   bool drained() const;
-  // Runs the loop until drained(), `deadline` (none: as long as it takes), or a callback of the loop
-  // sets `give_up`.
+  // Runs the loop until drained(), `deadline` (none: as long as it takes), or a callback of the
+  // loop sets `give_up`.
   void drain(PollLoop& loop, std::optional<PollLoop::Clock::time_point> deadline,
              const bool& give_up);
   void stop(PollLoop& loop);

@@ -84,8 +84,9 @@ class Supervision final {
     const auto end = engine_.pid1().receive_end();
     if (!end.ok()) {
       if (!stopping_) {
-        outcome_ = {Ending::kBroken, 0,
-                    "process 1 of the sandbox failed: " + escape_for_terminal(end.error().message())};
+        outcome_ = {
+            Ending::kBroken, 0,
+            "process 1 of the sandbox failed: " + escape_for_terminal(end.error().message())};
       }
       ended_ = true;
       return;
@@ -107,8 +108,8 @@ class Supervision final {
       case WorkloadEnd::Kind::kNotStarted:
         break;
     }
-    const std::string what = escape_for_terminal(plan_.argv.empty() ? "" : plan_.argv[0]) +
-                             ": " + std::strerror(end.value);
+    const std::string what = escape_for_terminal(plan_.argv.empty() ? "" : plan_.argv[0]) + ": " +
+                             std::strerror(end.value);
     const bool missing = end.value == ENOENT || end.value == ENOTDIR;
     return {missing ? Ending::kNotFound : Ending::kCannotRun, end.value, what};
   }
@@ -137,7 +138,8 @@ class Supervision final {
     outcome_ = {Ending::kBroken, 0,
                 std::string("cofferdam-") + Services::name_of(which) + " ended (" + how +
                     "): the workload was stopped; what it wrote until then can be exported: "
-                    "cofferdam export " + plan_.sandbox_name};
+                    "cofferdam export " +
+                    plan_.sandbox_name};
     ended_ = true;
   }
 
@@ -164,8 +166,7 @@ class Supervision final {
     const auto now = Clock::now();
     if (grace_ && now >= *grace_) ended_ = true;
     if (timeout_ && now >= *timeout_) {
-      (void)events_
-          .write("limit", {{"limit", "timeout"}, {"value", plan_.limits.timeout->count()}})
+      (void)events_.write("limit", {{"limit", "timeout"}, {"value", plan_.limits.timeout->count()}})
           .ok();
       stop({Ending::kTimedOut, 0, "the time limit was reached"});
     }

@@ -15,11 +15,11 @@ namespace cofferdam::orchestrator {
 struct SystemTrees {
   std::vector<std::string> binds;                             // read-only, same path inside
   std::vector<std::pair<std::string, std::string>> symlinks;  // path inside → target
-  std::vector<std::string> masks;  // sockets and FIFOs below the binds
+  std::vector<std::string> masks;                             // sockets and FIFOs below the binds
 };
 
-// Looks at the host: root-owned /usr, /bin, /sbin, /lib* and named entries of /etc that exist. Every
-// socket and FIFO below them is masked (a read-only bind does not stop connect(2)).
+// Looks at the host: root-owned /usr, /bin, /sbin, /lib* and named entries of /etc that exist.
+// Every socket and FIFO below them is masked (a read-only bind does not stop connect(2)).
 Result<SystemTrees> find_system_trees();
 
 // /etc/resolv.conf, hosts, nsswitch.conf, passwd, group, hostname of the sandbox. Pure.

@@ -38,8 +38,8 @@ Status install_filter(int fd, unsigned int flags) {
 }
 
 Result<os::UniqueFd> install_listening_filter(int fd) {
-  auto listener = install(
-      fd, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+  auto listener =
+      install(fd, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
   if (!listener.ok() && listener.error().error_number() == EINVAL) {
     if (::lseek(fd, 0, SEEK_SET) != 0) return Error::from_errno("seccomp program");
     listener = install(fd, SECCOMP_FILTER_FLAG_NEW_LISTENER);

@@ -95,8 +95,7 @@ Status NetlinkSocket::transact(const NetlinkBatch& batch) const {
       nlmsgerr answer{};
       std::memcpy(&answer, NLMSG_DATA(header), sizeof answer);
       if (answer.error != 0) {
-        return Error::from_errno("message " + std::to_string(answer.msg.nlmsg_seq),
-                                 -answer.error);
+        return Error::from_errno("message " + std::to_string(answer.msg.nlmsg_seq), -answer.error);
       }
       ++acks;
     }

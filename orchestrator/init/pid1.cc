@@ -150,8 +150,7 @@ class Pid1 final {
     auto fd = connect_to_loopback(port);
     if (fd.ok()) return send_message(socket_, {{"type", "connected"}, {"id", id}}, {fd->get()});
     return send_message(
-        socket_,
-        {{"type", "connect_failed"}, {"id", id}, {"errno", fd.error().error_number()}});
+        socket_, {{"type", "connect_failed"}, {"id", id}, {"errno", fd.error().error_number()}});
   }
 
   void reap() {

@@ -84,8 +84,8 @@ Status send_prepared(int socket, const std::vector<os::UniqueFd>& devices,
   std::vector<int> fds;
   for (const auto& fd : devices) fds.push_back(fd.get());
   for (const auto& fd : gate) fds.push_back(fd.get());
-  return send_message(
-      socket, {{"type", "prepared"}, {"fuse", devices.size()}, {"gate", gate.size()}}, fds);
+  return send_message(socket,
+                      {{"type", "prepared"}, {"fuse", devices.size()}, {"gate", gate.size()}}, fds);
 }
 
 // Everything until both services hold their descriptors; they are closed here on return.

@@ -2,13 +2,14 @@
 // with "type", descriptors by SCM_RIGHTS. What the supervisor receives from pid1 is hostile input.
 //
 // prepare (S = supervisor, P = prepare)
-//   S→P {"type":"prepare","join":false,"mounts":["workspace",…],"tmp_bytes":N,"tmp_exec":B,"shm_bytes":N}
+//   S→P
+//   {"type":"prepare","join":false,"mounts":["workspace",…],"tmp_bytes":N,"tmp_exec":B,"shm_bytes":N}
 //       join: fds [pidfd]; the network namespace of that process is prepared, no other namespace
 //       is made, and each mount is {"target":PATH} on the host.
 //   P→S {"type":"unshared"}                       namespaces are made; write the id maps
 //   S→P {"type":"mapped"}
-//   P→S {"type":"prepared","fuse":N,"gate":M}     fds: N of /dev/fuse in the order of mounts, M sockets
-//   S→P {"type":"launch","program":PATH,"command":[…],"files":[SIZE,…]}
+//   P→S {"type":"prepared","fuse":N,"gate":M}     fds: N of /dev/fuse in the order of mounts, M
+//   sockets S→P {"type":"launch","program":PATH,"command":[…],"files":[SIZE,…]}
 //       fds: [options, NUL separated, for the launcher's --args][contents of files, one after the
 //       other][write end for --info-fd]
 //   P→S {"type":"failed","message":TEXT}          at any time; P ends

@@ -20,8 +20,8 @@ constexpr std::uint64_t kFewestInodes = 16384;
 Status mount_tmpfs(const std::string& target, std::uint64_t bytes, unsigned long flags,
                    const char* mode) {
   const std::uint64_t inodes = std::max(kFewestInodes, bytes / kBytesPerInode);
-  const std::string options = "size=" + std::to_string(bytes) +
-                              ",nr_inodes=" + std::to_string(inodes) + ",mode=" + mode;
+  const std::string options =
+      "size=" + std::to_string(bytes) + ",nr_inodes=" + std::to_string(inodes) + ",mode=" + mode;
   if (::mount("tmpfs", target.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | flags, options.c_str()) !=
       0) {
     return Error::from_errno("mount tmpfs at " + target);

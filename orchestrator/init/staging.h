@@ -18,7 +18,8 @@ struct StagingSizes {
 };
 
 // Makes every mount private, mounts the tmpfs over kStaging with its directories, a sized /tmp and
-// /dev/shm, and puts the init itself (`program`) and an empty file without any permission, the mask, there.
+// /dev/shm, and puts the init itself (`program`) and an empty file without any permission, the
+// mask, there.
 Status make_staging(const StagingSizes& sizes, int program);
 
 // Copies `sizes.size()` files out of `contents` (one after the other) to kStagedFiles/0…, 0444.

@@ -77,8 +77,7 @@ Result<SpawnSpec> parse_spawn_spec(const std::string& text) {
 }
 
 Result<ExecReport> ExecReport::create() {
-  void* page =
-      ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return Error::from_errno("mmap");
   return ExecReport(static_cast<volatile int*>(page));
 }

@@ -103,12 +103,12 @@ Status Cgroup::use(const std::map<std::string, CgroupPlace>& places, const std::
     directories_.push_back(directory);
   } else if (errno != EEXIST) {
     return Error::from_errno(directory.string());
-  } else if (std::find(directories_.begin(), directories_.end(), directory) ==
-             directories_.end()) {
+  } else if (std::find(directories_.begin(), directories_.end(), directory) == directories_.end()) {
     return Error(directory.string() + " already exists");
   }
   for (const auto& [file, value] : *settings) {
-    const bool optional = file.find("swap") != std::string::npos || file.find("memsw") != std::string::npos;
+    const bool optional =
+        file.find("swap") != std::string::npos || file.find("memsw") != std::string::npos;
     auto written = write_setting(directory / file, value);
     if (!written.ok() && !optional) return written.error();
   }
@@ -135,10 +135,10 @@ Result<Cgroup> Cgroup::create(const LimitsPlan& limits, const std::string& sandb
   }
   if (limits.memory_bytes) {
     const std::string value = std::to_string(*limits.memory_bytes);
-    const auto done = group.use(
-        places, "memory", sandbox_id,
-        {{"memory.limit_in_bytes", value}, {"memory.memsw.limit_in_bytes", value}},
-        {{"memory.max", value}, {"memory.swap.max", "0"}});
+    const auto done =
+        group.use(places, "memory", sandbox_id,
+                  {{"memory.limit_in_bytes", value}, {"memory.memsw.limit_in_bytes", value}},
+                  {{"memory.max", value}, {"memory.swap.max", "0"}});
     if (!done.ok()) return fail("memory", done.error());
   }
   if (limits.cpus) {

@@ -46,8 +46,9 @@ class Cgroup final {
 
  private:
   Status use(const std::map<std::string, CgroupPlace>& places, const std::string& controller,
-             const std::string& sandbox_id, const std::vector<std::pair<std::string, std::string>>&
-                 version1, const std::vector<std::pair<std::string, std::string>>& version2);
+             const std::string& sandbox_id,
+             const std::vector<std::pair<std::string, std::string>>& version1,
+             const std::vector<std::pair<std::string, std::string>>& version2);
   std::vector<std::filesystem::path> directories_;
   bool limits_pids_ = false;
 };
