@@ -49,6 +49,7 @@ struct LimitsPlan {
 struct DockerPlan {
   std::string image;     // as asked for
   std::string image_id;  // sha256:…, what is run
+  std::vector<std::string> volumes;  // that the image declares: sized tmpfs inside
 };
 
 struct PlanLine {
@@ -72,7 +73,8 @@ struct Plan {
   Json egress_policy;  // docs/processes.md
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;
-  // Read-only copies placed inside, path → content (0444): CA bundles and the like, for /etc and HOME.
+  // Read-only copies placed inside, path → content (0444): CA bundles and the like, for /etc and
+  // HOME.
   std::map<std::string, std::string> files;
   IdPlan ids;
   LimitsPlan limits;

@@ -43,7 +43,8 @@ struct SandboxRecord {
   std::int64_t supervisor_pid = 0;
   std::uint64_t supervisor_start_ticks = 0;  // field 22 of /proc/<pid>/stat
   std::string boot_id;
-  Json resources = Json::object();  // what reap must undo: {"containers":[…],"mounts":[…],"cgroups":[…]}
+  Json resources =
+      Json::object();  // what reap must undo: {"containers":[…],"mounts":[…],"cgroups":[…]}
 
   std::filesystem::path directory;  // not stored
 
@@ -85,7 +86,8 @@ class SandboxStore final {
   Result<std::vector<SandboxRecord>> list() const;
   // By id, unique id prefix (>= 4), name (the newest of that name), or "last" (the newest of
   // `workspace` when it has one, else the newest).
-  Result<SandboxRecord> find(std::string_view selector, const std::filesystem::path& workspace) const;
+  Result<SandboxRecord> find(std::string_view selector,
+                             const std::filesystem::path& workspace) const;
   // Makes the directory with the layers of workspace and HOME, owned by this process. The id is
   // made where it is empty; a name that is empty is the id.
   Result<OwnedSandbox> create(SandboxRecord record) const;
