@@ -1,0 +1,82 @@
+#include "fsproxy/fuse/cage.h"
+
+#include <linux/capability.h>
+#include <linux/fs.h>
+#include <seccomp.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "common/os/confine.h"
+#include "common/os/path_grants.h"
+
+namespace cofferdam::fsproxy {
+namespace {
+
+// Everything that serving needs; nothing opens a network, a process or a mount.
+constexpr std::array kAllowed = {
+    // descriptors and data
+    "read", "write", "readv", "writev", "pread64", "pwrite64", "lseek", "close", "fcntl", "poll",
+    "ppoll", "copy_file_range", "fallocate", "ftruncate", "fsync", "fdatasync", "dup",
+    // objects by directory and name; the forms without "at" are SQLite's
+    "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx", "getdents64",
+    "mkdir", "mkdirat", "mknodat", "unlink", "unlinkat", "rmdir", "symlinkat", "linkat", "rename",
+    "renameat", "renameat2", "readlink", "readlinkat", "access", "faccessat", "faccessat2",
+    "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "utimensat", "fstatfs", "statfs",
+    "fgetxattr", "fsetxattr", "getcwd",
+    // control socket
+    "accept4", "recvfrom", "recvmsg", "sendto", "sendmsg", "shutdown", "setsockopt",
+    // memory, threads, time, end
+    "mmap", "munmap", "mremap", "mprotect", "madvise", "brk", "futex", "clone", "clone3",
+    "set_robust_list", "rseq", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack",
+    "sched_yield", "sched_getaffinity", "clock_gettime", "clock_nanosleep", "nanosleep",
+    "gettimeofday", "getrandom", "getpid", "gettid", "tgkill", "getuid", "geteuid", "getgid",
+    "getegid", "uname", "sysinfo", "prlimit64", "restart_syscall", "exit", "exit_group"};
+
+Status load_filter() {
+  scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+  if (filter == nullptr) return Error("seccomp: no filter");
+  Status result;
+  const auto check = [&](int code, const char* what) {
+    if (code != 0 && result.ok()) {
+      result = Error(std::string("seccomp: ") + what + ": " + std::strerror(-code), -code);
+    }
+  };
+  for (const char* name : kAllowed) {
+    const int number = seccomp_syscall_resolve_name(name);
+    // A call that this architecture or this libseccomp does not know is not made either.
+    if (number == __NR_SCMP_ERROR || number < 0) continue;
+    check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0), name);
+  }
+  check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+                         SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFFU, FICLONE)),
+        "ioctl");
+  check(seccomp_load(filter), "load");
+  seccomp_release(filter);
+  return result;
+}
+
+}  // namespace
+
+Status enter_cage(const FsPolicy& policy) {
+  std::vector<os::PathGrant> grants;
+  for (const MountPolicy& mount : policy.mounts) {
+    if (mount.lower) grants.push_back({*mount.lower, false});
+    if (mount.layer) grants.push_back({*mount.layer, true});
+  }
+  TRY(os::forbid_privileges_and_dumps());
+  TRY_ASSIGN(const bool landlock, os::restrict_paths(grants));
+  if (!landlock) spdlog::info("this kernel has no Landlock of ABI 2 or newer");
+  if (::geteuid() == 0) {
+    // SYS_ADMIN: trusted.* marks (xattr(7)). FOWNER, DAC_OVERRIDE, CHOWN: other owners' files.
+    TRY(os::keep_capabilities(
+        {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_SYS_ADMIN}));
+  } else {
+    TRY(os::keep_capabilities({}));
+  }
+  return load_filter();
+}
+
+}  // namespace cofferdam::fsproxy

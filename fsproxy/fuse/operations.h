@@ -1,0 +1,30 @@
+// The FUSE operations of one mount: each asks the guard, calls the overlay and replies.
+#pragma once
+
+#include "fsproxy/fuse/reply.h"
+#include "fsproxy/guard/guard.h"
+
+namespace cofferdam::fsproxy {
+
+// What an operation works with: the session's user data, used by the mount's thread only.
+struct MountState {
+  overlay::Overlay& view;
+  Guard& guard;
+  const OwnerPolicy& owner;
+};
+
+// For fuse_session_new; lives as long as the process.
+const struct fuse_lowlevel_ops& mount_operations();
+
+// The parts of the table.
+void add_name_operations(struct fuse_lowlevel_ops& ops);
+void add_file_operations(struct fuse_lowlevel_ops& ops);
+
+inline MountState& state_of(fuse_req_t req) {
+  return *static_cast<MountState*>(fuse_req_userdata(req));
+}
+
+// Every path of the node may change; else the refusal.
+Status check_node(MountState& mount, std::string_view act, fuse_ino_t ino);
+
+}  // namespace cofferdam::fsproxy

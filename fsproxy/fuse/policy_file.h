@@ -1,0 +1,53 @@
+// fs.json (docs/processes.md): parsed once into an immutable policy. Unknown keys are errors.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/json_text.h"
+#include "common/base/result.h"
+#include "common/policy/fs_rules.h"
+
+namespace cofferdam::fsproxy {
+
+// How ids on disk look inside (docs/processes.md).
+struct OwnerPolicy {
+  std::vector<uid_t> uids;
+  std::vector<gid_t> gids;
+  uid_t shown_uid = 0;
+  gid_t shown_gid = 0;
+  uid_t other_uid = 65534;
+  gid_t other_gid = 65534;
+
+  uid_t shown(uid_t uid) const;
+  gid_t shown_group(gid_t gid) const;
+};
+
+struct MountPolicy {
+  std::string name;
+  std::string path;
+  std::optional<std::string> lower;
+  std::optional<std::string> layer;
+  bool writable = false;
+  bool record = false;
+  policy::FsRules rules;
+};
+
+struct FsPolicy {
+  std::string sandbox;
+  std::string operation;
+  std::string manifest;
+  OwnerPolicy owner;
+  std::uint64_t quota_bytes = 0;
+  std::uint64_t quota_entries = 0;
+  std::vector<MountPolicy> mounts;
+};
+
+Result<FsPolicy> parse_fs_policy(std::string_view text);
+
+}  // namespace cofferdam::fsproxy

@@ -1,0 +1,55 @@
+#include "fsproxy/fuse/reply.h"
+
+#include <spdlog/spdlog.h>
+
+namespace cofferdam::fsproxy {
+
+int errno_of(const Error& error) {
+  if (error.error_number() != 0) return error.error_number();
+  spdlog::warn("{}", error.message());
+  return EIO;
+}
+
+void reply_error(fuse_req_t req, const Error& error) {
+  const int number = errno_of(error);
+  if (number == EIO || number == EMFILE || number == ENFILE) spdlog::warn("{}", error.message());
+  fuse_reply_err(req, number);
+}
+
+void reply_status(fuse_req_t req, const Status& status) {
+  if (status.ok()) {
+    fuse_reply_err(req, 0);
+  } else {
+    reply_error(req, status.error());
+  }
+}
+
+double seconds_of(const overlay::Entry& entry) {
+  return entry.stable ? kStableSeconds : kLowerSeconds;
+}
+
+struct stat shown_stat(const struct stat& st, const OwnerPolicy& owner) {
+  struct stat out = st;
+  out.st_uid = owner.shown(st.st_uid);
+  out.st_gid = owner.shown_group(st.st_gid);
+  return out;
+}
+
+struct fuse_entry_param entry_param(const overlay::Entry& entry, const OwnerPolicy& owner) {
+  struct fuse_entry_param out {};
+  out.ino = entry.node->id;
+  out.generation = 1;  // numbers of nodes are never used twice
+  out.attr = shown_stat(entry.st, owner);
+  out.attr_timeout = seconds_of(entry);
+  out.entry_timeout = seconds_of(entry);
+  return out;
+}
+
+void reply_attributes(fuse_req_t req, const Result<overlay::Entry>& entry,
+                      const OwnerPolicy& owner) {
+  if (!entry.ok()) return reply_error(req, entry.error());
+  const struct stat st = shown_stat(entry->st, owner);
+  fuse_reply_attr(req, &st, seconds_of(*entry));
+}
+
+}  // namespace cofferdam::fsproxy

@@ -1,0 +1,93 @@
+#include "fsproxy/fuse/service.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/os/beneath.h"
+#include "common/os/files.h"
+#include "common/os/pipes.h"
+#include "fsproxy/fuse/cage.h"
+#include "fsproxy/fuse/control.h"
+
+namespace cofferdam::fsproxy {
+
+Result<std::unique_ptr<Service>> Service::create(const Arguments& arguments) {
+  std::unique_ptr<Service> out(new Service());
+  ::umask(0);
+  TRY_ASSIGN(const std::string text, os::read_file(arguments.policy_file));
+  TRY_ASSIGN(out->policy_, parse_fs_policy(text));
+  const FsPolicy& policy = out->policy_;
+  out->events_ = std::make_unique<log::EventLog>(
+      os::UniqueFd(arguments.events_fd),
+      log::EventContext{policy.sandbox, policy.operation, policy.manifest, "fsproxy"});
+  out->ledger_ = std::make_unique<overlay::Ledger>(policy.quota_bytes, policy.quota_entries);
+  out->liveness_.reset(arguments.liveness_fd);
+  out->control_.reset(arguments.control_fd);
+  for (const int fd : {arguments.liveness_fd, arguments.events_fd}) TRY(os::set_cloexec(fd, true));
+
+  if (arguments.mounts.size() != policy.mounts.size()) {
+    return Error("the policy has " + std::to_string(policy.mounts.size()) +
+                 " mounts, the command line " + std::to_string(arguments.mounts.size()));
+  }
+  // Half of what there is, for directories and databases need some too.
+  const std::uint64_t open_files = os::raise_open_files_limit();
+  const std::size_t per_mount = std::max<std::size_t>(64, open_files / 2 / policy.mounts.size());
+  for (const auto& [name, fd] : arguments.mounts) {
+    const auto mount = std::find_if(policy.mounts.begin(), policy.mounts.end(),
+                                    [&](const MountPolicy& m) { return m.name == name; });
+    if (mount == policy.mounts.end()) return Error("--mount " + name + ": not in the policy");
+    TRY_ASSIGN(auto session, Session::create(*mount, policy, *out->ledger_, *out->events_,
+                                             per_mount, os::UniqueFd(fd)));
+    out->sessions_.push_back(std::move(session));
+  }
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  out->terminate_.reset(::signalfd(-1, &signals, SFD_CLOEXEC));
+  if (!out->terminate_) return Error::from_errno("signalfd");
+  TRY_ASSIGN(out->ended_, os::make_pipe());
+  TRY(enter_cage(policy));
+  return out;
+}
+
+void Service::run() {
+  for (const auto& session : sessions_) session->start(ended_.write.get());
+  std::size_t running = sessions_.size();
+  while (running > 0) {
+    struct pollfd fds[4] = {{liveness_.get(), POLLIN, 0},
+                            {terminate_.get(), POLLIN, 0},
+                            {ended_.read.get(), POLLIN, 0},
+                            {control_.get(), POLLIN, 0}};
+    if (::poll(fds, 4, -1) < 0 && errno != EINTR) break;
+    if (fds[0].revents != 0 || fds[1].revents != 0) break;
+    if ((fds[2].revents & POLLIN) != 0) {
+      char byte = 0;
+      if (::read(ended_.read.get(), &byte, 1) == 1) --running;
+    }
+    if ((fds[3].revents & POLLIN) != 0) answer_one(control_.get(), [this] { return stats(); });
+  }
+  for (const auto& session : sessions_) session->stop();
+  for (const auto& session : sessions_) session->join();
+}
+
+Json Service::stats() const {
+  Json mounts = Json::array();
+  for (const auto& session : sessions_) {
+    mounts.push_back({{"name", session->name()},
+                      {"requests", session->requests()},
+                      {"nodes", session->nodes()},
+                      {"denials", session->denials()}});
+  }
+  const overlay::LedgerTotals used = ledger_->used();
+  const overlay::LedgerTotals limit = ledger_->limit();
+  return {{"mounts", std::move(mounts)}, {"events_healthy", events_->healthy()},
+          {"bytes", used.bytes},         {"bytes_limit", limit.bytes},
+          {"entries", used.entries},     {"entries_limit", limit.entries}};
+}
+
+}  // namespace cofferdam::fsproxy

@@ -1,0 +1,94 @@
+// Changes of attributes: mode, size, times.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "fsproxy/overlay/overlay.h"
+
+namespace cofferdam::overlay {
+namespace {
+
+Status set_times(int dir_fd, const char* name, const Changes& changes) {
+  struct timespec times[2] = {};
+  times[0].tv_nsec = UTIME_OMIT;
+  times[1].tv_nsec = UTIME_OMIT;
+  if (changes.atime) times[0] = *changes.atime;
+  if (changes.mtime) times[1] = *changes.mtime;
+  const int result = name == nullptr ? ::futimens(dir_fd, times)
+                                     : ::utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW);
+  if (result != 0) return Error::from_errno("utimens");
+  return {};
+}
+
+// An object without a name that is not ours to change keeps its changes in memory.
+void change_memory(struct stat& st, const Changes& changes) {
+  if (changes.mode) st.st_mode = (st.st_mode & S_IFMT) | (*changes.mode & 07777U);
+  if (changes.atime && changes.atime->tv_nsec != UTIME_NOW) st.st_atim = *changes.atime;
+  if (changes.mtime && changes.mtime->tv_nsec != UTIME_NOW) st.st_mtim = *changes.mtime;
+}
+
+}  // namespace
+
+Result<Entry> Overlay::change(NodeId id, const Changes& changes, OpenFile* file) {
+  TRY(writable());
+  Node* node = nodes_.find(id);
+  if (node == nullptr) return Error::from_errno("setattr", ESTALE);
+  const Pin keep(nodes_, *node);
+  const bool times = changes.atime || changes.mtime;
+
+  if (!attached(*node)) {
+    const OpenFile* open = nullptr;
+    for (const OpenFile* candidate : node->files) {
+      if (!candidate->lower && (open == nullptr || candidate->writable)) open = candidate;
+    }
+    if (open == nullptr) {
+      if (changes.size) return Error::from_errno("truncate", ESTALE);
+      change_memory(node->last, changes);
+    } else {
+      const int fd = open->fd.get();
+      if (changes.size) TRY(truncate_fd(*node, fd, *changes.size));
+      if (changes.mode && ::fchmod(fd, *changes.mode & 07777U) != 0)
+        return Error::from_errno("chmod");
+      if (times) TRY(set_times(fd, nullptr, changes));
+    }
+    TRY_ASSIGN(const struct stat st, stat_node(*node));
+    return entry_of(*node, st);
+  }
+
+  const bool cuts_all = changes.size && *changes.size == 0;
+  TRY(copy_up(*node, cuts_all ? Data::kNone : Data::kContent));
+  if (changes.size) {
+    if (!node->is_regular()) return Error::from_errno("truncate", EINVAL);
+    if (file != nullptr && file->writable && !file->lower) {
+      TRY(truncate_fd(*node, file->fd.get(), *changes.size));
+    } else {
+      // Through a handle of our own, so that the ledger knows the blocks before.
+      TRY_ASSIGN(const Opened opened, open_file(id, O_WRONLY));
+      const Status cut = truncate_fd(*node, opened.file->fd.get(), *changes.size);
+      close(opened.file);
+      TRY(cut);
+    }
+  }
+  if (changes.mode || times) {
+    if (id == kRootId) {
+      if (changes.mode && ::fchmod(upper_root_.get(), *changes.mode & 07777U) != 0) {
+        return Error::from_errno("chmod");
+      }
+      if (times) TRY(set_times(upper_root_.get(), nullptr, changes));
+    } else {
+      const NodeName at = node->names.front();
+      TRY_ASSIGN(const DirRef dir, dirs_->upper(*at.parent));
+      if (changes.mode) {
+        if (S_ISLNK(node->type)) return Error::from_errno("chmod", EOPNOTSUPP);
+        // No link can lie here: the type is known, and upper is changed by this thread only.
+        if (::fchmodat(dir->get(), at.name.c_str(), *changes.mode & 07777U, 0) != 0) {
+          return Error::from_errno("chmod");
+        }
+      }
+      if (times) TRY(set_times(dir->get(), at.name.c_str(), changes));
+    }
+  }
+  TRY_ASSIGN(const struct stat st, stat_node(*node));
+  return entry_of(*node, st);
+}
+
+}  // namespace cofferdam::overlay

@@ -1,0 +1,228 @@
+// Copy-up: a lower object gets its own copy in upper, made in work/ and renamed into place.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/os/files.h"
+#include "fsproxy/overlay/content_copy.h"
+#include "fsproxy/overlay/overlay.h"
+
+namespace cofferdam::overlay {
+namespace {
+
+// Lets us create a name in a directory whose own owner may not, and puts the times back that this
+// changes: copy-up is not something that the workload did to the directory.
+class Interior final {
+ public:
+  Interior(int dir_fd, bool privileged) : dir_fd_(dir_fd) {
+    if (::fstatat(dir_fd, "", &st_, AT_EMPTY_PATH) != 0) return;
+    known_ = true;
+    widened_ = !privileged && (st_.st_mode & 0300U) != 0300U && set_mode(st_.st_mode | 0300U);
+  }
+  ~Interior() {
+    if (widened_) (void)set_mode(st_.st_mode);
+    if (!known_) return;
+    const struct timespec times[2] = {st_.st_atim, st_.st_mtim};
+    (void)::utimensat(dir_fd_, ".", times, 0);
+  }
+  Interior(const Interior&) = delete;
+  Interior& operator=(const Interior&) = delete;
+
+ private:
+  bool set_mode(mode_t mode) const { return ::fchmodat(dir_fd_, ".", mode & 07777U, 0) == 0; }
+  int dir_fd_;
+  struct stat st_ {};
+  bool known_ = false;
+  bool widened_ = false;
+};
+
+std::uint64_t allocated(const struct stat& st) {
+  return static_cast<std::uint64_t>(st.st_blocks) * 512;
+}
+
+}  // namespace
+
+Status Overlay::writable() const {
+  if (!options_.writable) return Error::from_errno("change", EROFS);
+  return {};
+}
+
+Status Overlay::reserve(std::string_view operation, const std::string& path, std::uint64_t bytes,
+                        std::uint64_t entries) {
+  if (ledger_.reserve(bytes, entries)) return {};
+  observer_.quota_exceeded(operation, path);
+  return Error::from_errno("quota", ENOSPC);
+}
+
+Status Overlay::copy_up(Node& node, Data data) {
+  TRY(writable());
+  if (node.upper) return {};
+  std::vector<Node*> chain;
+  for (Node* at = &node; !at->upper; at = at->names.front().parent) {
+    if (at->names.empty()) return Error::from_errno("copy up", ENOENT);
+    chain.push_back(at);
+  }
+  for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+    TRY(copy_up_one(**it, *it == &node ? data : Data::kContent));
+  }
+  return {};
+}
+
+// Owner, mode and times of the staged object.
+Status Overlay::dress(int dir_fd, const std::string& name, const struct stat& like) {
+  if (gives_away_ && ::fchownat(dir_fd, name.c_str(), options_.owner_uid, options_.owner_gid,
+                                AT_SYMLINK_NOFOLLOW) != 0) {
+    return Error::from_errno("copy up: chown");
+  }
+  if (!S_ISLNK(like.st_mode) && ::fchmodat(dir_fd, name.c_str(), like.st_mode & 07777U, 0) != 0) {
+    return Error::from_errno("copy up: chmod");
+  }
+  const struct timespec times[2] = {like.st_atim, like.st_mtim};
+  if (::utimensat(dir_fd, name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Error::from_errno("copy up: times");
+  }
+  return {};
+}
+
+Result<os::UniqueFd> Overlay::stage_file(const LowerStat& lower, int lower_dir,
+                                         const std::string& name, const std::string& staged,
+                                         PendingBase& base, Data data,
+                                         std::optional<layer::Version>& copied) {
+  constexpr int kAttempts = 3;
+  for (int attempt = 0;; ++attempt) {
+    (void)::unlinkat(work_.get(), staged.c_str(), 0);
+    os::UniqueFd to(::openat(work_.get(), staged.c_str(),
+                             O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!to) return Error::from_errno("copy up: create");
+    if (data == Data::kNone) return to;
+    TRY_ASSIGN(const os::UniqueFd from, open_lower(lower_dir, name, lower.identity));
+    TRY_ASSIGN(const LowerStat before, stat_lower(from.get(), ""));
+    const bool dense = allocated(before.st) >= static_cast<std::uint64_t>(before.st.st_size);
+    if (base.content && dense && version_of(before.st) == base.record.version) {
+      TRY(os::write_all(to.get(), *base.content));
+    } else {
+      TRY(copy_content(from.get(), to.get(), before.st.st_size));
+    }
+    TRY_ASSIGN(const LowerStat after, stat_lower(from.get(), ""));
+    copied = version_of(after.st);
+    // A copy of a file that somebody writes all the time is torn: its base is then unknown.
+    if (*copied == version_of(before.st) || attempt + 1 == kAttempts) return to;
+  }
+}
+
+Status Overlay::stage_other(const LowerStat& lower, int lower_dir, const std::string& name,
+                            const std::string& staged) {
+  const mode_t type = lower.st.st_mode & S_IFMT;
+  int result = 0;
+  if (type == S_IFDIR) {
+    result = ::mkdirat(work_.get(), staged.c_str(), 0700);
+  } else if (type == S_IFLNK) {
+    TRY_ASSIGN(const std::string target, read_link(lower_dir, name));
+    result = ::symlinkat(target.c_str(), work_.get(), staged.c_str());
+  } else if (type == S_IFIFO || type == S_IFSOCK) {
+    result = ::mknodat(work_.get(), staged.c_str(), type | 0600U, 0);
+  } else {
+    return Error::from_errno("copy up of a device", EPERM);
+  }
+  if (result != 0) return Error::from_errno("copy up: create");
+  return {};
+}
+
+Status Overlay::place(const std::string& staged, int dir_fd, const std::string& name) {
+  const Interior interior(dir_fd, privileged_);
+  if (::renameat(work_.get(), staged.c_str(), dir_fd, name.c_str()) != 0) {
+    const Error error = Error::from_errno("copy up: rename");
+    (void)::unlinkat(work_.get(), staged.c_str(), 0);
+    (void)::unlinkat(work_.get(), staged.c_str(), AT_REMOVEDIR);
+    return error;
+  }
+  return {};
+}
+
+Status Overlay::copy_up_one(Node& node, Data data) {
+  const NodeName at = node.names.front();
+  TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(*at.parent));
+  TRY_ASSIGN(const DirRef upper_dir, dirs_->upper(*at.parent));
+  TRY_ASSIGN(const LowerStat lower, stat_lower(lower_dir->get(), at.name));
+  if (lower.identity != node.origin) return Error::from_errno("copy up", ESTALE);
+  const std::string path = nodes_.path(node);
+  TRY_ASSIGN(PendingBase base, records_->take(path, lower_dir->get(), at.name));
+
+  std::uint64_t bytes = 4096;
+  if (node.is_regular()) bytes = data == Data::kNone ? 0 : allocated(lower.st);
+  TRY(reserve("copy_up", path, bytes, 1));
+  const std::string staged = staged_name();
+  std::optional<layer::Version> copied;
+  os::UniqueFd file;
+  struct stat st {};
+  const auto build = [&]() -> Status {
+    if (node.is_regular()) {
+      TRY_ASSIGN(file, stage_file(lower, lower_dir->get(), at.name, staged, base, data, copied));
+    } else {
+      TRY(stage_other(lower, lower_dir->get(), at.name, staged));
+    }
+    TRY(dress(work_.get(), staged, lower.st));
+    if (::fstatat(work_.get(), staged.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+      return Error::from_errno("copy up: stat");
+    }
+    // The copy of one name of several is a file of its own and shows a number of its own.
+    if (node.is_regular() && lower.st.st_nlink > 1) {
+      TRY(numbers_.forget(st.st_ino));
+    } else {
+      TRY(numbers_.remember(st.st_ino, node.shown_inode));
+    }
+    TRY(records_->write(base, copied));
+    return place(staged, upper_dir->get(), at.name);
+  };
+  if (Status built = build(); !built.ok()) {
+    (void)::unlinkat(work_.get(), staged.c_str(), S_ISDIR(node.type) ? AT_REMOVEDIR : 0);
+    ledger_.add(-static_cast<std::int64_t>(bytes), -1);
+    return built;
+  }
+  ledger_.settle(bytes, static_cast<std::int64_t>(allocated(st)));
+  nodes_.set_upper(node, st.st_ino);
+  node.shown_inode = numbers_.shown(st.st_ino);
+  node.blocks = st.st_blocks;
+  // Who holds the file open goes on with the copy.
+  for (OpenFile* open : node.files) {
+    if (!open->lower) continue;
+    os::UniqueFd again(::openat(upper_dir->get(), at.name.c_str(),
+                                O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!again) again.reset(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
+    if (!again) return Error::from_errno("copy up: reopen");
+    open->fd = std::move(again);
+    open->lower = false;
+  }
+  return {};
+}
+
+// Everything below, too; afterwards nothing of the tree comes from lower. Without recursion.
+Status Overlay::copy_up_tree(Node& top) {
+  TRY(copy_up(top));
+  if (!top.merged) {
+    // Directories below an opaque one never merge.
+    return {};
+  }
+  std::vector<Pin> directories;
+  directories.emplace_back(nodes_, top);
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    Node& dir = *directories[i];
+    TRY_ASSIGN(const std::vector<RawEntry> entries, list_raw(dir));
+    for (const RawEntry& entry : entries) {
+      TRY_ASSIGN(const std::optional<Found> found, find_optional(dir, entry.name));
+      if (!found) continue;
+      Pin child(nodes_, *found->node);
+      TRY(copy_up(*child));
+      if (child->merged) directories.push_back(std::move(child));
+    }
+  }
+  // The deepest first: a kill in between leaves directories that still merge, which is the same
+  // view.
+  for (auto it = directories.rbegin(); it != directories.rend(); ++it) {
+    TRY(mark_opaque(**it));
+  }
+  return {};
+}
+
+}  // namespace cofferdam::overlay

@@ -1,0 +1,230 @@
+// Open files: reading, writing, and what it costs.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "fsproxy/overlay/overlay.h"
+
+namespace cofferdam::overlay {
+namespace {
+
+constexpr std::uint64_t kBlock = 4096;
+
+std::uint64_t blocks_spanned(off_t offset, std::uint64_t length) {
+  const std::uint64_t begin = static_cast<std::uint64_t>(offset) / kBlock * kBlock;
+  const std::uint64_t end = static_cast<std::uint64_t>(offset) + length;
+  return (end - begin + kBlock - 1) / kBlock * kBlock;
+}
+
+}  // namespace
+
+Result<OpenFile*> Overlay::add_file(Node& node, os::UniqueFd fd, bool lower, bool writable) {
+  auto owned = std::make_unique<OpenFile>();
+  OpenFile* file = owned.get();
+  file->node = &node;
+  file->fd = std::move(fd);
+  file->lower = lower;
+  file->writable = writable;
+  if (!lower && node.files.empty()) {
+    struct stat st {};
+    if (::fstat(file->fd.get(), &st) != 0) return Error::from_errno("open: stat");
+    node.blocks = st.st_blocks;
+  }
+  node.files.push_back(file);
+  files_.emplace(file, std::move(owned));
+  return file;
+}
+
+// A descriptor of an open handle that fits the access mode, duplicated.
+os::UniqueFd Overlay::shared_fd(Node& node, int access) {
+  for (const OpenFile* file : node.files) {
+    const int have = ::fcntl(file->fd.get(), F_GETFL) & O_ACCMODE;
+    if (have == access || have == O_RDWR) {
+      return os::UniqueFd(::fcntl(file->fd.get(), F_DUPFD_CLOEXEC, 3));
+    }
+  }
+  return {};
+}
+
+Result<Overlay::Opened> Overlay::open_file(NodeId id, int flags) {
+  Node* node = nodes_.find(id);
+  if (node == nullptr) return Error::from_errno("open", ESTALE);
+  if (node->is_dir()) return Error::from_errno("open", EISDIR);
+  if (!node->is_regular()) return Error::from_errno("open", ENXIO);
+  if (files_.size() + listings_.size() >= options_.max_open)
+    return Error::from_errno("open", ENFILE);
+  const int access = flags & O_ACCMODE;
+  const bool truncates = (flags & O_TRUNC) != 0;
+  const bool writes = access != O_RDONLY || truncates;
+  if (!attached(*node)) {
+    // Reached through /proc/<pid>/fd of somebody who has it open.
+    os::UniqueFd fd = shared_fd(*node, access);
+    if (!fd || (truncates && !node->upper)) return Error::from_errno("open", ESTALE);
+    if (truncates) TRY(truncate_fd(*node, fd.get(), 0));
+    TRY_ASSIGN(OpenFile * file, add_file(*node, std::move(fd), !node->upper, writes));
+    return Opened{file, true};
+  }
+  const Pin keep(nodes_, *node);
+  if (writes) TRY(copy_up(*node, truncates ? Data::kNone : Data::kContent));
+  const NodeName at = node->names.front();
+  if (node->upper) {
+    TRY_ASSIGN(const DirRef dir, dirs_->upper(*at.parent));
+    os::UniqueFd fd(::openat(dir->get(), at.name.c_str(),
+                             access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (!fd) return Error::from_errno("open");
+    TRY_ASSIGN(OpenFile * file, add_file(*node, std::move(fd), false, writes));
+    if (truncates) {
+      if (Status cut = truncate_fd(*node, file->fd.get(), 0); !cut.ok()) {
+        close(file);
+        return cut.error();
+      }
+    }
+    return Opened{file, true};
+  }
+  TRY_ASSIGN(const DirRef dir, dirs_->lower(*at.parent));
+  TRY_ASSIGN(os::UniqueFd fd, open_lower(dir->get(), at.name, node->origin));
+  TRY_ASSIGN(const LowerStat now, stat_lower(fd.get(), ""));
+  const layer::Version version = version_of(now.st);
+  if (!node->read_recorded && records_->active()) {
+    records_->note_read(nodes_.path(*node), version);
+    node->read_recorded = true;
+  }
+  const bool same = node->cached && *node->cached == version;
+  node->cached = version;
+  TRY_ASSIGN(OpenFile * file, add_file(*node, std::move(fd), true, false));
+  file->opened = version;
+  return Opened{file, same};
+}
+
+Result<std::size_t> Overlay::read(OpenFile& file, char* buffer, std::size_t size, off_t offset) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got =
+        ::pread(file.fd.get(), buffer + done, size - done, offset + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Error::from_errno("read");
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+// Reserves what the bytes may cost at most. Over the quota, only what allocates nothing is let
+// through.
+Result<std::uint64_t> Overlay::reserve_write(OpenFile& file, off_t offset, std::uint64_t length,
+                                             std::string_view operation) {
+  const std::uint64_t cost = blocks_spanned(offset, length);
+  if (ledger_.reserve(cost, 0)) return cost;
+  struct stat st {};
+  if (::fstat(file.fd.get(), &st) == 0) {
+    const bool dense =
+        static_cast<std::uint64_t>(st.st_blocks) * 512 >= static_cast<std::uint64_t>(st.st_size);
+    if (dense &&
+        static_cast<std::uint64_t>(offset) + length <= static_cast<std::uint64_t>(st.st_size)) {
+      return std::uint64_t{0};
+    }
+  }
+  observer_.quota_exceeded(operation, nodes_.path(*file.node));
+  return Error::from_errno("quota", ENOSPC);
+}
+
+// What the file really holds now, against what the ledger has for it.
+void Overlay::account(Node& node, int fd, std::uint64_t reserved) {
+  struct stat st {};
+  std::int64_t real = 0;
+  if (::fstat(fd, &st) == 0) {
+    real = (static_cast<std::int64_t>(st.st_blocks) - node.blocks) * 512;
+    node.blocks = st.st_blocks;
+  }
+  ledger_.settle(reserved, real);
+}
+
+Result<std::size_t> Overlay::write(OpenFile& file, std::string_view bytes, off_t offset) {
+  if (file.lower) return Error::from_errno("write", EBADF);
+  TRY_ASSIGN(const std::uint64_t reserved, reserve_write(file, offset, bytes.size(), "write"));
+  std::size_t done = 0;
+  int failure = 0;
+  while (done < bytes.size()) {
+    const ssize_t put = ::pwrite(file.fd.get(), bytes.data() + done, bytes.size() - done,
+                                 offset + static_cast<off_t>(done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) failure = errno;
+    if (put <= 0) break;
+    done += static_cast<std::size_t>(put);
+  }
+  account(*file.node, file.fd.get(), reserved);
+  if (done == 0 && failure != 0) return Error::from_errno("write", failure);
+  return done;
+}
+
+Status Overlay::truncate_fd(Node& node, int fd, off_t size) {
+  if (::ftruncate(fd, size) != 0) return Error::from_errno("truncate");
+  account(node, fd, 0);
+  return {};
+}
+
+Status Overlay::allocate(OpenFile& file, int mode, off_t offset, off_t length) {
+  constexpr int kKnown = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
+  if ((mode & ~kKnown) != 0) return Error::from_errno("fallocate", EOPNOTSUPP);
+  if (file.lower) return Error::from_errno("fallocate", EBADF);
+  std::uint64_t reserved = 0;
+  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0) {
+    TRY_ASSIGN(reserved,
+               reserve_write(file, offset, static_cast<std::uint64_t>(length), "fallocate"));
+  }
+  const int result = ::fallocate(file.fd.get(), mode, offset, length);
+  const int failure = errno;
+  account(*file.node, file.fd.get(), reserved);
+  if (result != 0) return Error::from_errno("fallocate", failure);
+  return {};
+}
+
+Result<std::size_t> Overlay::copy_range(OpenFile& from, off_t from_offset, OpenFile& to,
+                                        off_t to_offset, std::size_t length) {
+  if (to.lower) return Error::from_errno("copy_file_range", EBADF);
+  TRY_ASSIGN(const std::uint64_t reserved, reserve_write(to, to_offset, length, "copy_file_range"));
+  const ssize_t put =
+      ::copy_file_range(from.fd.get(), &from_offset, to.fd.get(), &to_offset, length, 0);
+  const int failure = errno;
+  account(*to.node, to.fd.get(), reserved);
+  if (put < 0) return Error::from_errno("copy_file_range", failure);
+  return static_cast<std::size_t>(put);
+}
+
+Result<off_t> Overlay::seek(OpenFile& file, off_t offset, int whence) {
+  if (whence != SEEK_DATA && whence != SEEK_HOLE) return Error::from_errno("lseek", EINVAL);
+  const off_t at = ::lseek(file.fd.get(), offset, whence);
+  if (at < 0) return Error::from_errno("lseek");
+  return at;
+}
+
+Status Overlay::sync(OpenFile& file, bool data_only) {
+  if (file.lower) return {};
+  if ((data_only ? ::fdatasync(file.fd.get()) : ::fsync(file.fd.get())) != 0) {
+    return Error::from_errno("fsync");
+  }
+  return {};
+}
+
+void Overlay::close(OpenFile* file) {
+  Node& node = *file->node;
+  if (file->lower) {
+    const auto now = stat_lower(file->fd.get(), "");
+    if (now.ok() && version_of(now->st) != file->opened &&
+        version_of(now->st).mtime_ns != file->opened.mtime_ns) {
+      observer_.changed_under(nodes_.path(node), node.id);
+    }
+  } else if (file->writable) {
+    account(node, file->fd.get(), 0);
+  }
+  std::erase(node.files, file);
+  files_.erase(file);
+  if (node.upper && node.files.empty() && node.names.empty()) {
+    ledger_.add(-node.blocks * 512, 0);
+    node.blocks = 0;
+  }
+  nodes_.release(&node);
+}
+
+}  // namespace cofferdam::overlay

@@ -1,0 +1,239 @@
+// How a name of the merged view is found: upper, then whiteouts, then lower.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "fsproxy/overlay/overlay.h"
+
+namespace cofferdam::overlay {
+
+bool Overlay::attached(const Node& node) const {
+  for (const Node* at = &node; at->id != kRootId; at = at->names.front().parent) {
+    if (at->names.empty()) return false;
+  }
+  return true;
+}
+
+Result<Node*> Overlay::live(NodeId id) {
+  Node* node = nodes_.find(id);
+  if (node == nullptr) return Error::from_errno("node", ESTALE);
+  if (!attached(*node)) return Error::from_errno("node", ENOENT);
+  return node;
+}
+
+Result<Node*> Overlay::live_directory(NodeId id) {
+  TRY_ASSIGN(Node * node, live(id));
+  if (!node->is_dir()) return Error::from_errno("node", ENOTDIR);
+  return node;
+}
+
+bool Overlay::has_whiteout_row(Node& dir, const std::string& name) const {
+  return !whiteout_rows_.empty() && whiteout_rows_.contains(nodes_.child_path(dir, name));
+}
+
+// The entry no longer leads to the node, because another object took its place.
+void Overlay::detach(Node& node, Node& dir, const std::string& name) {
+  if (node.is_dir()) dirs_->drop(node.id);
+  const Pin parent(nodes_, dir);
+  nodes_.remove_name(node, dir, name);
+  node.last.st_nlink = 0;
+  nodes_.release(&node);
+}
+
+Result<std::optional<LowerStat>> Overlay::lower_at(Node& dir, const std::string& name) {
+  if (!dir.merged) return std::optional<LowerStat>();
+  auto lower_dir = dirs_->lower(dir);
+  if (!lower_dir.ok()) {
+    const int number = lower_dir.error().error_number();
+    // The user removed or replaced the directory below: nothing of it is left to merge.
+    if (number == ENOENT || number == ESTALE || number == EXDEV || number == ENOTDIR ||
+        number == ELOOP) {
+      return std::optional<LowerStat>();
+    }
+    return lower_dir.error();
+  }
+  auto lower = stat_lower((*lower_dir)->get(), name);
+  if (lower.ok()) return std::optional<LowerStat>(*lower);
+  if (lower.error().error_number() == ENOENT) return std::optional<LowerStat>();
+  return lower.error();
+}
+
+// The user may have replaced the lower directory that this one merges with.
+Status Overlay::follow_lower(Node& node, Node& dir, const std::string& name) {
+  TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
+  if (!lower || !S_ISDIR(lower->st.st_mode) || lower->mount_root ||
+      lower->identity == node.origin) {
+    return {};
+  }
+  node.origin = lower->identity;
+  dirs_->drop(DirCache::Tree::kLower, node.id);
+  return {};
+}
+
+Result<bool> Overlay::is_opaque_child(int dir_fd, const std::string& name) {
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  os::UniqueFd fd(::openat(dir_fd, name.c_str(), kFlags));
+  if (!fd && errno == EACCES) {
+    // Its owner took the permission away from itself; the mark must still be read.
+    struct stat st {};
+    if (::fstatat(dir_fd, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) {
+      return Error::from_errno("opaque mark", EIO);
+    }
+    (void)::fchmodat(dir_fd, name.c_str(), (st.st_mode & 07777U) | 0500U, 0);
+    fd.reset(::openat(dir_fd, name.c_str(), kFlags));
+    (void)::fchmodat(dir_fd, name.c_str(), st.st_mode & 07777U, 0);
+  }
+  if (!fd) return Error::from_errno("opaque mark");
+  return layer::is_opaque(fd.get());
+}
+
+Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name) {
+  Node* known = nodes_.child(dir, name);
+  const auto none = [&]() -> Error {
+    if (known != nullptr) detach(*known, dir, name);
+    return Error::from_errno("lookup", ENOENT);
+  };
+  if (dir.upper) {
+    TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
+    struct stat st {};
+    if (::fstatat(upper->get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) {
+      if (layer::is_whiteout(st)) return none();
+      if (known != nullptr && known->upper && known->upper_inode == st.st_ino) {
+        if (known->merged) TRY(follow_lower(*known, dir, name));
+        shape(*known, st);
+        return Found{known, st};
+      }
+      if (known != nullptr) detach(*known, dir, name);
+      return adopt_upper(dir, name, st, nodes_.child_path(dir, name));
+    }
+    if (errno != ENOENT) return Error::from_errno("lookup");
+  }
+  if (has_whiteout_row(dir, name)) return none();
+  TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
+  if (!lower) return none();
+  if (known != nullptr && !known->upper && known->origin == lower->identity &&
+      known->type == (lower->st.st_mode & S_IFMT)) {
+    struct stat st = lower->st;
+    shape(*known, st);
+    return Found{known, st};
+  }
+  if (known != nullptr) detach(*known, dir, name);
+  return adopt_lower(dir, name, *lower, nodes_.child_path(dir, name));
+}
+
+Result<std::optional<Overlay::Found>> Overlay::find_optional(Node& dir, const std::string& name) {
+  auto found = find(dir, name);
+  if (found.ok()) return std::optional<Found>(*found);
+  if (found.error().error_number() == ENOENT) return std::optional<Found>();
+  return found.error();
+}
+
+Result<Overlay::Found> Overlay::adopt_upper(Node& dir, const std::string& name,
+                                            const struct stat& raw, const std::string& path) {
+  const policy::FsDecision decision = options_.rules.decide(path, S_ISDIR(raw.st_mode));
+  if (!decision.visible()) {
+    observer_.refused("lookup", path, decision);
+    return Error::from_errno("lookup", ENOENT);
+  }
+  struct stat st = raw;
+  if (!S_ISDIR(st.st_mode)) {
+    Node* linked = nodes_.by_upper_inode(st.st_ino);
+    if (linked != nullptr && linked->type == (st.st_mode & S_IFMT) && linked->linked()) {
+      nodes_.add_name(*linked, dir, name);
+      shape(*linked, st);
+      return Found{linked, st};
+    }
+  }
+  bool merged = false;
+  LowerIdentity origin;
+  if (S_ISDIR(st.st_mode) && dir.merged) {
+    TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
+    if (lower && S_ISDIR(lower->st.st_mode) && !lower->mount_root) {
+      TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
+      TRY_ASSIGN(const bool opaque, is_opaque_child(upper->get(), name));
+      merged = !opaque;
+      origin = lower->identity;
+    }
+  }
+  Node& node = nodes_.create(dir, name, st.st_mode);
+  nodes_.set_upper(node, st.st_ino);
+  node.shown_inode = numbers_.shown(st.st_ino);
+  node.merged = merged;
+  node.in_lower = merged;
+  node.origin = origin;
+  shape(node, st);
+  return Found{&node, st};
+}
+
+Result<Overlay::Found> Overlay::adopt_lower(Node& dir, const std::string& name,
+                                            const LowerStat& lower, const std::string& path) {
+  const policy::FsDecision decision = options_.rules.decide(path, S_ISDIR(lower.st.st_mode));
+  if (!decision.visible()) {
+    observer_.refused("lookup", path, decision);
+    return Error::from_errno("lookup", ENOENT);
+  }
+  Node& node = nodes_.create(dir, name, lower.st.st_mode);
+  node.in_lower = true;
+  node.merged = node.is_dir() && !lower.mount_root;
+  node.origin = lower.identity;
+  node.shown_inode = lower.st.st_ino;
+  struct stat st = lower.st;
+  shape(node, st);
+  return Found{&node, st};
+}
+
+void Overlay::shape(Node& node, struct stat& st) const {
+  st.st_ino = node.shown_inode;
+  // The number of subdirectories would tell of hidden ones.
+  if (node.is_dir()) st.st_nlink = node.linked() ? 1 : 0;
+  node.last = st;
+}
+
+Entry Overlay::entry_of(Node& node, struct stat st) {
+  return {&node, st, node.upper && !node.merged};
+}
+
+Result<struct stat> Overlay::stat_node(Node& node) {
+  struct stat st {};
+  if (!attached(node)) {
+    for (const OpenFile* file : node.files) {
+      if (file->lower || ::fstat(file->fd.get(), &st) != 0) continue;
+      shape(node, st);
+      return st;
+    }
+    st = node.last;
+    st.st_nlink = 0;
+    return st;
+  }
+  if (node.id == kRootId) {
+    if (node.upper) {
+      if (::fstat(upper_root_.get(), &st) != 0) return Error::from_errno("stat");
+    } else {
+      TRY_ASSIGN(const LowerStat lower, stat_lower(dirs_->root(DirCache::Tree::kLower)->get(), ""));
+      st = lower.st;
+    }
+    shape(node, st);
+    return st;
+  }
+  const NodeName& at = node.names.front();
+  if (node.upper) {
+    TRY_ASSIGN(const DirRef dir, dirs_->upper(*at.parent));
+    if (::fstatat(dir->get(), at.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+      return Error::from_errno("stat");
+    }
+    shape(node, st);
+    return st;
+  }
+  TRY_ASSIGN(const DirRef dir, dirs_->lower(*at.parent));
+  auto lower = stat_lower(dir->get(), at.name);
+  if (!lower.ok() && lower.error().error_number() != ENOENT) return lower.error();
+  if (!lower.ok() || lower->identity != node.origin) return Error::from_errno("stat", ESTALE);
+  st = lower->st;
+  if (node.cached && !node.files.empty() && *node.cached != version_of(st)) {
+    observer_.changed_under(nodes_.path(node), node.id);
+    node.cached = version_of(st);
+  }
+  shape(node, st);
+  return st;
+}
+
+}  // namespace cofferdam::overlay

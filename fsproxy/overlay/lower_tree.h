@@ -1,0 +1,34 @@
+// LowerTree: the original directory, read only, which its owner may change at any time.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "common/base/result.h"
+#include "common/layer/meta_store.h"
+#include "common/os/unique_fd.h"
+#include "fsproxy/overlay/node.h"
+
+namespace cofferdam::overlay {
+
+struct LowerStat {
+  struct stat st {};
+  LowerIdentity identity;
+  bool mount_root = false;  // another file system is mounted here: an empty directory for us
+};
+
+// The object (dir, name), never followed, or the directory itself for "". A mount point that is no
+// directory does not exist.
+Result<LowerStat> stat_lower(int dir_fd, const std::string& name);
+
+// A regular file or a directory for reading; `expected` must still be what is there (ESTALE).
+Result<os::UniqueFd> open_lower(int dir_fd, const std::string& name, const LowerIdentity& expected);
+
+layer::Version version_of(const struct stat& st);
+std::int64_t to_ns(const struct timespec& time);
+
+// The target of a symbolic link, any length.
+Result<std::string> read_link(int dir_fd, const std::string& name);
+
+}  // namespace cofferdam::overlay

@@ -1,0 +1,267 @@
+// Overlay: the merged view of one mount, and every change of it. Has never heard of FUSE.
+//
+// One thread uses it. System calls take the descriptor of a directory and one name; upper is
+// changed only by rename, link or creation of whole objects, so that a kill at any moment leaves it
+// consistent. Errors carry the errno that the workload is to see. Ids in stats are those on disk.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/layer/layer_marks.h"
+#include "common/policy/fs_rules.h"
+#include "fsproxy/overlay/dir_cache.h"
+#include "fsproxy/overlay/inode_numbers.h"
+#include "fsproxy/overlay/ledger.h"
+#include "fsproxy/overlay/node_table.h"
+#include "fsproxy/overlay/records.h"
+
+namespace cofferdam::overlay {
+
+struct Options {
+  std::optional<std::string> lower;  // absolute path; none: starts empty
+  std::optional<std::string> layer;  // layer directory; none: read only
+  bool writable = false;
+  bool record = false;
+  uid_t owner_uid = 0;  // of what is made in upper
+  gid_t owner_gid = 0;
+  policy::FsRules rules;
+  std::size_t dir_capacity = 512;  // cached directory descriptors per tree
+  std::size_t max_open = 8192;     // open files and directory listings
+};
+
+// Told of what the view refuses or notices. Called on the mount's thread; must not call back.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void refused(std::string_view operation, const std::string& path,
+                       const policy::FsDecision& decision) = 0;
+  virtual void quota_exceeded(std::string_view operation, const std::string& path) = 0;
+  virtual void changed_under(const std::string& path, NodeId node) = 0;
+};
+
+// An open regular file.
+struct OpenFile {
+  Node* node = nullptr;
+  os::UniqueFd fd;
+  bool lower = false;  // reads the lower object; moved to upper when the file is copied up
+  bool writable = false;
+  layer::Version opened;  // of a lower file, when it was opened
+};
+
+// A listing taken when a directory was opened.
+struct ListedEntry {
+  std::string name;
+  mode_t type = 0;
+  std::uint64_t shown_inode = 0;
+};
+struct OpenDir {
+  Node* node = nullptr;
+  std::vector<ListedEntry> entries;  // with "." and ".."
+  bool fresh = true;                 // nothing was read from it yet
+};
+
+struct Entry {
+  Node* node = nullptr;
+  struct stat st {};
+  bool stable = false;  // only the workload can change it
+};
+
+// What to set; unset members stay.
+struct Changes {
+  std::optional<mode_t> mode;
+  std::optional<off_t> size;
+  std::optional<struct timespec> atime;  // tv_nsec may be UTIME_NOW
+  std::optional<struct timespec> mtime;
+};
+
+class Overlay final {
+ public:
+  // Opens both trees, `meta` and `base/`, creates what is missing in the layer, empties `work/`.
+  static Result<std::unique_ptr<Overlay>> open(Options options, Ledger& ledger, Observer& observer);
+
+  // --- names and attributes. lookup and the makers add one reference to the node.
+  Result<Entry> lookup(NodeId parent, const std::string& name);
+  void forget(NodeId id, std::uint64_t count);
+  Result<Entry> attributes(NodeId id);
+  Result<Entry> change(NodeId id, const Changes& changes, OpenFile* file);
+  Result<std::string> read_symlink(NodeId id);
+  // Whether a negative answer for a name below the directory can change without the workload.
+  bool lower_can_add(NodeId parent);
+
+  // --- changes of directories
+  Result<Entry> make_directory(NodeId parent, const std::string& name, mode_t mode);
+  Result<Entry> make_symlink(NodeId parent, const std::string& name, const std::string& target);
+  // Regular files, FIFOs and sockets; devices are EPERM.
+  Result<Entry> make_node(NodeId parent, const std::string& name, mode_t mode);
+  Result<Entry> link(NodeId id, NodeId parent, const std::string& name);
+  Status unlink(NodeId parent, const std::string& name);
+  Status remove_directory(NodeId parent, const std::string& name);
+  Status rename(NodeId parent, const std::string& name, NodeId new_parent,
+                const std::string& new_name, unsigned flags);
+
+  // --- files. Handles live until close().
+  struct Created {
+    Entry entry;
+    OpenFile* file = nullptr;
+  };
+  Result<Created> create(NodeId parent, const std::string& name, mode_t mode, int flags);
+  struct Opened {
+    OpenFile* file = nullptr;
+    bool keep_cache = false;  // pages cached of this node are those of the present version
+  };
+  Result<Opened> open_file(NodeId id, int flags);
+  Result<std::size_t> read(OpenFile& file, char* buffer, std::size_t size, off_t offset);
+  Result<std::size_t> write(OpenFile& file, std::string_view bytes, off_t offset);
+  Status allocate(OpenFile& file, int mode, off_t offset, off_t length);
+  Result<std::size_t> copy_range(OpenFile& from, off_t from_offset, OpenFile& to, off_t to_offset,
+                                 std::size_t length);
+  Result<off_t> seek(OpenFile& file, off_t offset, int whence);
+  Status sync(OpenFile& file, bool data_only);
+  void close(OpenFile* file);
+
+  // --- listings
+  Result<OpenDir*> open_directory(NodeId id);
+  Status list_again(OpenDir& dir);
+  void close(OpenDir* dir);
+  Status sync_directory(NodeId id);
+
+  struct statvfs statistics() const;
+  // Writes pending read records; call at least every Records::kFlushInterval while there are any.
+  Status flush_records() { return records_->flush_reads(); }
+  bool has_pending_records() const { return records_->has_unwritten_reads(); }
+
+  const NodeTable& nodes() const { return nodes_; }
+  // The path of (parent, name), for decisions; empty optional: no such parent any more.
+  std::optional<std::string> path_of(NodeId parent, std::string_view name);
+  // Every path that leads to the node.
+  std::vector<std::string> paths_of(NodeId id);
+  bool is_directory(NodeId id);
+  const policy::FsRules& rules() const { return options_.rules; }
+
+ private:
+  enum class Data : std::uint8_t { kContent, kNone };
+  struct Found {
+    Node* node = nullptr;
+    struct stat st {};
+  };
+  // A name that is free in the merged view, and where to make it.
+  struct Slot {
+    DirRef dir;
+    std::string path;
+    bool whiteout = false;      // device 0:0 lies there
+    bool lower_hidden = false;  // lower has an object there: a directory must be opaque
+    bool row = false;           // a whiteout row lies there
+  };
+  struct RawEntry {
+    std::string name;
+    mode_t type = 0;
+    std::uint64_t shown_inode = 0;
+  };
+
+  Overlay(Options options, Ledger& ledger, Observer& observer);
+  Status open_layer();
+  Status set_up_root(bool fresh);
+  Status count_usage();
+
+  // find.cc
+  Result<Node*> live(NodeId id);
+  Result<Node*> live_directory(NodeId id);
+  bool attached(const Node& node) const;
+  Result<Found> find(Node& dir, const std::string& name);
+  Result<std::optional<Found>> find_optional(Node& dir, const std::string& name);
+  Result<Found> adopt_upper(Node& dir, const std::string& name, const struct stat& st,
+                            const std::string& path);
+  Result<Found> adopt_lower(Node& dir, const std::string& name, const LowerStat& lower,
+                            const std::string& path);
+  void detach(Node& node, Node& dir, const std::string& name);
+  Result<struct stat> stat_node(Node& node);
+  Entry entry_of(Node& node, struct stat st);
+  void shape(Node& node, struct stat& st) const;
+  Result<bool> is_opaque_child(int dir_fd, const std::string& name);
+  Result<std::optional<LowerStat>> lower_at(Node& dir, const std::string& name);
+  Status follow_lower(Node& node, Node& dir, const std::string& name);
+  bool has_whiteout_row(Node& dir, const std::string& name) const;
+
+  // copy_up.cc
+  Status writable() const;
+  Status copy_up(Node& node, Data data = Data::kContent);
+  Status copy_up_one(Node& node, Data data);
+  Result<os::UniqueFd> stage_file(const LowerStat& lower, int lower_dir, const std::string& name,
+                                  const std::string& staged, PendingBase& base, Data data,
+                                  std::optional<layer::Version>& copied);
+  Status stage_other(const LowerStat& lower, int lower_dir, const std::string& name,
+                     const std::string& staged);
+  Status place(const std::string& staged, int dir_fd, const std::string& name);
+  Status dress(int dir_fd, const std::string& name, const struct stat& like);
+  Status copy_up_tree(Node& top);
+  std::string staged_name() { return "o" + std::to_string(next_staged_++); }
+  Status reserve(std::string_view operation, const std::string& path, std::uint64_t bytes,
+                 std::uint64_t entries);
+
+  // create.cc
+  Result<Slot> open_slot(std::string_view operation, Node& parent, const std::string& name);
+  Result<Entry> settle_new(Node& parent, const std::string& name, Slot& slot, mode_t type);
+  Status give_to_owner(int dir_fd, const std::string& name, mode_t mode, bool link);
+  Result<Entry> make_in_slot(std::string_view operation, NodeId parent, const std::string& name,
+                             mode_t mode,
+                             const std::function<int(int dir_fd, const char* name)>& make);
+
+  // remove.cc
+  Status put_whiteout(Node& parent, int dir_fd, const std::string& name, bool replaces_directory);
+  Status clear_whiteouts(int dir_fd);
+  Result<bool> is_empty(Node& dir);
+  void gone(Node& node, Node& parent, const std::string& name, const struct stat& upper_before);
+  Status mark_opaque(Node& dir);
+
+  // rename.cc
+  struct Move;
+  Status check_move(Node& top, const std::string& from, const std::string& to,
+                    std::vector<std::string>& below);
+  Status prepare_move(Move& move);
+  Status move_in_upper(Move& move);
+  Status finish_move(Move& move);
+
+  // listing.cc
+  Result<std::vector<RawEntry>> list_raw(Node& dir);
+  Result<os::UniqueFd> open_upper_directory(Node& dir);
+
+  // file_io.cc
+  Result<OpenFile*> add_file(Node& node, os::UniqueFd fd, bool lower, bool writable);
+  Result<os::UniqueFd> reopen_unlinked(Node& node, int access);
+  void account(Node& node, int fd, std::uint64_t reserved);
+  Result<std::uint64_t> reserve_write(OpenFile& file, off_t offset, std::uint64_t length,
+                                      std::string_view operation);
+  Status truncate_fd(Node& node, int fd, off_t size);
+  os::UniqueFd shared_fd(Node& node, int access);
+
+  Options options_;
+  Ledger& ledger_;
+  Observer& observer_;
+  NodeTable nodes_;
+  std::optional<layer::MetaStore> meta_;
+  std::unique_ptr<Records> records_;
+  InodeNumbers numbers_;
+  std::unique_ptr<DirCache> dirs_;
+  os::UniqueFd work_;
+  os::UniqueFd upper_root_;  // readable, for statfs and syncs
+  std::set<std::string, std::less<>> whiteout_rows_;
+  std::map<OpenFile*, std::unique_ptr<OpenFile>> files_;
+  std::map<OpenDir*, std::unique_ptr<OpenDir>> listings_;
+  std::uint64_t next_staged_ = 0;
+  layer::MarkNamespace marks_ = layer::MarkNamespace::kUser;
+  bool gives_away_ = false;  // runs as root for another owner: new objects are chowned
+  bool privileged_ = false;  // permission bits do not bind us
+};
+
+}  // namespace cofferdam::overlay

@@ -1,0 +1,182 @@
+"""One running cofferdam-fsproxy over a lower directory and a layer, for the tests of the workspace.
+
+Mounts /dev/fuse itself and hands the descriptor over, as the engines do. Everything that it starts
+or mounts ends with the object, also when a test fails.
+"""
+import ctypes
+import errno
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = pathlib.Path(os.environ.get("COFFERDAM_BIN", "build/release/bin"))
+FSPROXY = BIN / "cofferdam-fsproxy"
+LIBC = ctypes.CDLL(None, use_errno=True)
+MS_NOSUID, MS_NODEV, MNT_DETACH = 2, 4, 2
+
+
+def mount(source, target, fstype, flags, data):
+    if LIBC.mount(source.encode(), os.fsencode(target), fstype.encode(), flags, data.encode()) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"mount {fstype}: {os.strerror(code)}", str(target))
+
+
+def umount(target):
+    LIBC.umount2(os.fsencode(target), MNT_DETACH)
+
+
+def fuse_available():
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+        return True
+    except OSError:
+        return False
+
+
+class World:
+    """A directory with lower/, layer/ and a mount point; `mnt` is the merged view."""
+
+    def __init__(self, rules=(), writable=True, record=True, quota_bytes=1 << 34, quota_entries=1 << 20,
+                 lower=True, parent=None):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="fsproxy-", dir=parent or "/var/tmp"))
+        self.lower = self.root / "lower"
+        self.layer = self.root / "layer"
+        self.mnt = self.root / "mnt"
+        for path in (self.lower, self.layer, self.mnt):
+            path.mkdir()
+        self.has_lower = lower
+        self.rules, self.writable, self.record = list(rules), writable, record
+        self.quota = {"bytes": quota_bytes, "entries": quota_entries}
+        self.process = None
+        self.liveness = None
+        self.mounted = False
+
+    # --- life
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def policy(self):
+        uid, gid = os.geteuid(), os.getegid()
+        return {
+            "version": 1, "sandbox": "0123456789abcdef", "operation": "op", "manifest": "sha256:00",
+            "owner": {"uids": [uid], "gids": [gid], "shown_uid": uid, "shown_gid": gid,
+                      "other_uid": 65534, "other_gid": 65534},
+            "quota": self.quota,
+            "mounts": [{
+                "name": "workspace", "path": str(self.mnt),
+                "lower": str(self.lower) if self.has_lower else None,
+                "layer": str(self.layer) if self.writable else None,
+                "writable": self.writable, "record": self.record,
+                "rules": [{"id": f"r{i}", "action": a, "pattern": p}
+                          for i, (a, p) in enumerate(self.rules)]}]}
+
+    def start(self):
+        fuse = os.open("/dev/fuse", os.O_RDWR)
+        mount("cofferdam", self.mnt, "fuse", MS_NOSUID | MS_NODEV,
+              f"fd={fuse},rootmode=40000,user_id={os.geteuid()},group_id={os.getegid()},"
+              "default_permissions,allow_other")
+        self.mounted = True
+        (self.root / "fs.json").write_text(json.dumps(self.policy()))
+        events = os.open(self.root / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        ready_r, ready_w = os.pipe()
+        live_r, self.liveness = os.pipe()
+        self.process = subprocess.Popen(
+            [str(FSPROXY), "--policy", str(self.root / "fs.json"), "--events-fd", str(events),
+             "--ready-fd", str(ready_w), "--liveness-fd", str(live_r), "--mount", f"workspace={fuse}"],
+            pass_fds=(fuse, events, ready_w, live_r), stderr=subprocess.PIPE)
+        for fd in (fuse, events, ready_w, live_r):
+            os.close(fd)
+        with os.fdopen(ready_r, "rb") as ready:
+            line = ready.read()
+        if line != b"ready\n":
+            self.process.kill()
+            text = line.decode() + self.process.stderr.read().decode()
+            self.stop()
+            raise RuntimeError(text)
+        return self
+
+    def stop(self):
+        """Ends the service by closing the liveness pipe; returns its exit status."""
+        status = None
+        if self.liveness is not None:
+            os.close(self.liveness)
+            self.liveness = None
+        if self.process is not None:
+            try:
+                status = self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                status = self.process.wait()
+            self.diagnostics = self.process.stderr.read().decode()
+            self.process.stderr.close()
+            self.process = None
+        if self.mounted:
+            umount(self.mnt)
+            self.mounted = False
+        return status
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.stop()
+
+    def restart(self):
+        self.stop()
+        return self.start()
+
+    # --- looking
+    def events(self):
+        path = self.root / "events.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def run(self, *argv, cwd=None, check=True, env=None, **more):
+        full = dict(os.environ, GIT_CONFIG_NOSYSTEM="1", GIT_AUTHOR_NAME="t", GIT_AUTHOR_EMAIL="t@example.com",
+                    GIT_COMMITTER_NAME="t", GIT_COMMITTER_EMAIL="t@example.com", HOME=str(self.root / "home"),
+                    LC_ALL="C", **(env or {}))
+        (self.root / "home").mkdir(exist_ok=True)
+        done = subprocess.run([str(a) for a in argv], cwd=cwd or self.mnt, env=full, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, **more)
+        if check and done.returncode != 0:
+            raise AssertionError(f"{argv} ended with {done.returncode}:\n{done.stdout}")
+        return done.stdout
+
+
+def error_of(call, *args, **kwargs):
+    """The errno of a call that must fail, as a name; None when it does not."""
+    try:
+        call(*args, **kwargs)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return None
+
+
+def tree(root, times=False):
+    """Everything below root: path -> what a program can see of it."""
+    out = {}
+    stack = [pathlib.Path(root)]
+    while stack:
+        directory = stack.pop()
+        for entry in os.scandir(directory):
+            path = pathlib.Path(entry.path)
+            st = entry.stat(follow_symlinks=False)
+            seen = [st.st_mode, st.st_uid, st.st_gid]
+            if entry.is_symlink():
+                seen.append(os.readlink(path))
+            elif entry.is_file(follow_symlinks=False):
+                seen += [path.read_bytes(), st.st_nlink]
+                if times:
+                    seen.append(st.st_mtime_ns)
+            elif entry.is_dir(follow_symlinks=False):
+                stack.append(path)
+            out[str(path.relative_to(root))] = tuple(seen)
+    return out
