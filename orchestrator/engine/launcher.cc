@@ -116,12 +116,12 @@ std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTre
                                                const std::vector<std::string>& proc_masks) {
   Options options;
   add_namespaces(options, plan);
+  options.add({"--bind", init::kStagedTmp, "/tmp"});
   add_parents(options, plan, trees, files);
   add_system(options, trees);
   add_proc(options, proc_masks);
   options.add({"--dev", "/dev"});
   options.add({"--bind", init::kStagedShm, "/dev/shm"});
-  options.add({"--bind", init::kStagedTmp, "/tmp"});
   options.add({"--dir", "/var", "--symlink", "/tmp", "/var/tmp"});
   options.add({"--ro-bind", init::kStagedInit, init::kInitInside});
   add_mounts(options, plan);

@@ -3,6 +3,7 @@
 #include "common/base/json_text.h"
 #include "common/os/fd_passing.h"
 #include "common/os/memory_file.h"
+#include "common/os/pipes.h"
 #include "common/os/terminal.h"
 #include "orchestrator/engine/wait_readable.h"
 
@@ -57,6 +58,8 @@ Result<WorkloadEnd> parse_workload_end(const std::string& bytes) {
 Result<Pid1Channel::SetUp> Pid1Channel::set_up(const SeccompPrograms& programs, bool terminal,
                                                std::optional<std::uint32_t> max_processes,
                                                int interrupt) {
+  // From here on process 1 cannot make us wait: neither for a message nor for room in its queue.
+  TRY(os::set_nonblocking(socket_.get(), true));
   Json body{{"type", "setup"}, {"terminal", terminal}, {"pids", nullptr}};
   if (max_processes) body["pids"] = *max_processes;
   TRY(os::send_packet(socket_.get(), canonical_json(body),

@@ -48,7 +48,8 @@ class Pid1Channel final {
   // To the process group of workload `id`; one that has ended is no error.
   Status signal(int id, int number);
 
-  // The next message; call when readable. End of stream is an error with errno EPIPE.
+  // The next message; call when readable. End of stream is an error with errno EPIPE, nothing there
+  // yet one with EAGAIN.
   Result<WorkloadEnd> receive_end();
 
  private:

@@ -82,6 +82,7 @@ class Supervision final {
 
   void on_process_one() {
     const auto end = engine_.pid1().receive_end();
+    if (!end.ok() && end.error().error_number() == EAGAIN) return;
     if (!end.ok()) {
       if (!stopping_) {
         outcome_ = {
