@@ -1,0 +1,34 @@
+// Dialer: the only place that connects, and only to what was authorized.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "common/policy/reason.h"
+#include "egressproxy/authorize.h"
+#include "egressproxy/net.h"
+
+namespace cofferdam::egressproxy {
+
+struct Dialled {
+  std::optional<tcp::socket> socket;
+  std::optional<policy::IpAddress> address;                // of the socket
+  policy::Reason reason = policy::Reason::kConnectFailed;  // why there is no socket
+  bool timed_out = false;
+};
+
+class Dialer final {
+ public:
+  static constexpr milliseconds kStagger{250};
+  static constexpr milliseconds kTotal{10000};
+
+  // Happy eyeballs (RFC 8305) over the given endpoints and nothing else: the first, then one more
+  // every kStagger or as soon as one has failed, families interleaved. The peer's address is
+  // compared with what was dialled.
+  Async<Dialled> dial(std::vector<AuthorizedEndpoint> endpoints);
+};
+
+// One IPv6, one IPv4, …, beginning with the family of the first.
+std::vector<AuthorizedEndpoint> interleave(std::vector<AuthorizedEndpoint> endpoints);
+
+}  // namespace cofferdam::egressproxy

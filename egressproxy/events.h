@@ -1,0 +1,67 @@
+// What egressproxy writes into the sandbox's event file (docs/events.md), and its counters.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/log/event_log.h"
+#include "common/policy/egress_policy.h"
+#include "egressproxy/net.h"
+
+namespace cofferdam::egressproxy {
+
+// One decision about a connection or, for plain HTTP, a request.
+struct EgressRecord {
+  policy::Decision decision;
+  std::string host;        // canonical text: the name, or the address where there is no name
+  std::uint16_t port = 0;  // 0 when none was understood
+  std::optional<policy::IpAddress> address;
+  std::string protocol;  // tls, http, tcp; empty when none was understood
+  std::string via;       // transparent, connect, http, socks
+  std::string method;    // of http
+  std::string path;      // of http, without the query
+  std::vector<policy::DroppedAddress> dropped;
+  std::uint64_t bytes_up = 0;
+  std::uint64_t bytes_down = 0;
+  Clock::time_point since = Clock::now();
+};
+
+struct DnsRecord {
+  policy::Decision decision;
+  std::string host;
+  std::string type;
+  std::vector<policy::IpAddress> addresses;
+  std::vector<policy::DroppedAddress> dropped;
+};
+
+struct Counters {
+  std::uint64_t allowed = 0;
+  std::uint64_t denied = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t dns_questions = 0;
+  std::uint64_t bytes_up = 0;
+  std::uint64_t bytes_down = 0;
+};
+
+class Recorder final {
+ public:
+  // No log (null): counters only, for a service without a sandbox.
+  explicit Recorder(log::EventLog* events) : events_(events) {}
+
+  void record(const EgressRecord& record);
+  void record(const DnsRecord& record);
+  // False once an event could not be written: nothing new is allowed from then on.
+  bool can_record() const { return events_ == nullptr || events_->healthy(); }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  void count(policy::Verdict verdict);
+  void write(std::string_view event, Json fields);
+  log::EventLog* events_;
+  Counters counters_;
+  bool complained_ = false;
+};
+
+}  // namespace cofferdam::egressproxy

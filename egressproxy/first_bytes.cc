@@ -1,0 +1,66 @@
+#include "egressproxy/first_bytes.h"
+
+#include <algorithm>
+
+namespace cofferdam::egressproxy {
+namespace {
+
+using policy::Decision;
+using policy::Host;
+using policy::Reason;
+using policy::Verdict;
+
+Narrowed refused(Reason reason, std::string rule = {}) {
+  return {Decision{Verdict::kDeny, reason, std::move(rule)}, std::nullopt};
+}
+
+}  // namespace
+
+Async<FirstBytes> read_first_bytes(Stream& stream, milliseconds time) {
+  Deadline deadline(co_await asio::this_coro::executor, time,
+                    [&stream] { stream.socket().cancel(); });
+  FirstBytes first;
+  while (!deadline.expired()) {
+    first.opening = recognise(stream.buffered());
+    if (first.opening == Opening::kTls) {
+      first.hello = parse_client_hello(stream.buffered());
+      if (first.hello.state == ClientHello::State::kNotTls) first.opening = Opening::kOther;
+      if (first.hello.state != ClientHello::State::kNeedMore) co_return first;
+    } else if (first.opening != Opening::kNeedMore) {
+      co_return first;
+    }
+    if (co_await stream.read_more()) break;
+  }
+  // What never became whole is not what it seemed to be.
+  first.opening = stream.buffered().empty() ? Opening::kNeedMore : Opening::kOther;
+  co_return first;
+}
+
+Narrowed narrow_by_hello(const policy::EgressPolicy& policy, const std::vector<Host>& hosts,
+                         std::uint16_t port, const ClientHello& hello) {
+  if (hello.state != ClientHello::State::kComplete) return refused(Reason::kMalformed);
+  if (!hello.server_name) {
+    for (const Host& host : hosts) {
+      if (host.is_name()) continue;
+      const policy::Endpoint endpoint{host, port};
+      return {policy.decide_name(endpoint, policy::Protocol::kTls), endpoint};
+    }
+    return refused(Reason::kSniMissing);
+  }
+  const auto name = policy::HostName::parse(*hello.server_name);
+  if (!name) return refused(Reason::kNameInvalid);
+  const Host host(*name);
+  if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) {
+    return refused(Reason::kSniMismatch);
+  }
+  const policy::Endpoint endpoint{host, port};
+  return {policy.decide_name(endpoint, policy::Protocol::kTls), endpoint};
+}
+
+Decision refuse_unrecognised(const policy::EndpointDecision& endpoint) {
+  if (!endpoint.decision.allowed()) return endpoint.decision;
+  const Reason reason = endpoint.protocols.tls ? Reason::kNotTls : Reason::kProtocolNotAllowed;
+  return {Verdict::kDeny, reason, endpoint.decision.rule};
+}
+
+}  // namespace cofferdam::egressproxy

@@ -1,0 +1,31 @@
+#include "egressproxy/host_addresses.h"
+
+namespace cofferdam::egressproxy {
+
+Result<std::unique_ptr<HostAddresses>> HostAddresses::open(asio::io_context& context) {
+  // Watch first, read second: what changes in between is seen.
+  TRY_ASSIGN(os::UniqueFd netlink, os::watch_interface_addresses());
+  std::unique_ptr<HostAddresses> addresses(new HostAddresses(context, netlink.release()));
+  TRY(addresses->refresh());
+  return addresses;
+}
+
+Status HostAddresses::refresh() {
+  TRY_ASSIGN(const std::vector<os::SocketAddress> list, os::interface_addresses());
+  std::set<policy::IpAddress> read;
+  for (const os::SocketAddress& address : list) read.insert(from_os(address));
+  current_ = std::move(read);
+  return {};
+}
+
+Async<Status> HostAddresses::watch() {
+  while (true) {
+    const auto [error] =
+        co_await netlink_.async_wait(asio::posix::stream_descriptor::wait_read, kNoThrow);
+    if (error) co_return Error("interface addresses: " + error.message());
+    os::drain_netlink(netlink_.native_handle());
+    if (auto status = refresh(); !status.ok()) co_return status;
+  }
+}
+
+}  // namespace cofferdam::egressproxy

@@ -1,0 +1,27 @@
+// HostAddresses: the addresses of this machine's own interfaces, kept current by netlink. The host
+// itself is never a place that a workload may reach.
+#pragma once
+
+#include <set>
+
+#include "common/base/result.h"
+#include "egressproxy/net.h"
+
+namespace cofferdam::egressproxy {
+
+class HostAddresses final {
+ public:
+  // Reads the addresses and starts to watch; an error when either cannot be done.
+  static Result<std::unique_ptr<HostAddresses>> open(asio::io_context& context);
+  // Runs until the context ends; a failure to read the addresses again ends the process's service.
+  Async<Status> watch();
+  const std::set<policy::IpAddress>& current() const { return current_; }
+
+ private:
+  HostAddresses(asio::io_context& context, int netlink) : netlink_(context, netlink) {}
+  Status refresh();
+  asio::posix::stream_descriptor netlink_;
+  std::set<policy::IpAddress> current_;
+};
+
+}  // namespace cofferdam::egressproxy

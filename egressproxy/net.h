@@ -1,0 +1,79 @@
+// The one place for Asio: aliases, conversions, a deadline. Everything runs on one thread and one
+// io_context; there are no locks.
+#pragma once
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/udp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <utility>  // before Asio: GCC 12
+
+#include "common/os/sockets.h"
+#include "common/policy/address.h"
+
+namespace cofferdam::egressproxy {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using asio::ip::udp;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+template <typename T>
+using Async = asio::awaitable<T>;
+
+// co_await operation(…, kNoThrow) gives a tuple that begins with the error_code.
+inline constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
+
+asio::ip::address to_asio(const policy::IpAddress& address);
+// An IPv4-mapped address becomes the IPv4 address.
+policy::IpAddress from_asio(const asio::ip::address& address);
+policy::IpAddress from_os(const os::SocketAddress& address);
+
+// Calls `on_expiry` once when the time is over, unless it was destroyed or extended before.
+// `on_expiry` must not outlive what it refers to: it is dropped by the destructor.
+class Deadline final {
+ public:
+  Deadline(const asio::any_io_executor& executor, milliseconds after,
+           std::function<void()> on_expiry);
+  ~Deadline();
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+  // Counts anew from now.
+  void extend(milliseconds after);
+  bool expired() const { return state_->expired; }
+
+ private:
+  struct State {
+    explicit State(const asio::any_io_executor& executor) : timer(executor) {}
+    asio::steady_timer timer;
+    std::function<void()> on_expiry;
+    Clock::time_point due;
+    bool expired = false;
+  };
+  static void arm(const std::shared_ptr<State>& state);
+  std::shared_ptr<State> state_;
+};
+
+Async<void> sleep_for(milliseconds time);
+
+}  // namespace cofferdam::egressproxy

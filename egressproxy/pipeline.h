@@ -1,0 +1,68 @@
+// Pipeline: what every protocol goes through on its way out:
+// decide the name → resolve → authorize the addresses → pin → dial.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "egressproxy/dialer.h"
+#include "egressproxy/events.h"
+#include "egressproxy/host_addresses.h"
+#include "egressproxy/pins.h"
+#include "egressproxy/resolver.h"
+#include "egressproxy/stream.h"
+
+namespace cofferdam::egressproxy {
+
+// A connection to a server, or why there is none (`decision` denies or is an error).
+struct Opened {
+  policy::Decision decision;
+  std::unique_ptr<Stream> upstream;
+  std::optional<policy::IpAddress> address;
+  std::vector<policy::DroppedAddress> dropped;
+};
+
+// The addresses that a name may be answered with.
+struct Answered {
+  policy::Decision decision;  // kAllow with no address: the name has none of this type
+  dns::Rcode rcode = dns::Rcode::kServFail;
+  std::vector<policy::IpAddress> addresses;
+  std::vector<policy::DroppedAddress> dropped;
+  std::uint32_t ttl = 0;
+};
+
+class Pipeline final {
+ public:
+  Pipeline(std::shared_ptr<const policy::EgressPolicy> policy, Resolver& resolver,
+           const HostAddresses& own, Recorder& recorder)
+      : policy_(std::move(policy)), resolver_(resolver), own_(own), recorder_(recorder) {}
+
+  // `protocol` none: any that a rule permits. `preferred` is dialled first when it is among the
+  // checked addresses.
+  Async<Opened> open(policy::Endpoint endpoint, std::optional<policy::Protocol> protocol,
+                     std::optional<policy::IpAddress> preferred = std::nullopt);
+  // Without resolving: `original` itself is judged as an address of the endpoint's host, and
+  // dialled.
+  Async<Opened> open_original(policy::Endpoint endpoint, policy::Protocol protocol,
+                              policy::IpAddress original);
+  // For the DNS server: decides, resolves, judges, pins.
+  Async<Answered> answer(policy::HostName name, dns::Type type);
+
+  const policy::EgressPolicy& policy() const { return *policy_; }
+  const HostAddresses& own() const { return own_; }
+  Pins& pins() { return pins_; }
+  Recorder& recorder() { return recorder_; }
+
+ private:
+  Async<Opened> dial(Authorization authorization);
+
+  std::shared_ptr<const policy::EgressPolicy> policy_;
+  Resolver& resolver_;
+  const HostAddresses& own_;
+  Recorder& recorder_;
+  Dialer dialer_;
+  Pins pins_;
+};
+
+}  // namespace cofferdam::egressproxy

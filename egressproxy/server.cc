@@ -1,0 +1,109 @@
+#include "egressproxy/server.h"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <exception>
+
+#include "common/log/diagnostics.h"
+#include "egressproxy/dns_server.h"
+#include "egressproxy/session.h"
+
+namespace cofferdam::egressproxy {
+namespace {
+
+constexpr milliseconds kAcceptPause{50};  // after EMFILE and the like
+
+// What a coroutine threw, if anything: only cancellation and exhausted memory can get here.
+void report(const std::exception_ptr& thrown) {
+  if (!thrown) return;
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const boost::system::system_error& error) {
+    if (error.code() == asio::error::operation_aborted) return;
+    spdlog::warn("session: {}", error.what());
+  } catch (const std::exception& error) {
+    spdlog::warn("session: {}", error.what());
+  }
+}
+
+}  // namespace
+
+void Server::start() {
+  for (GateSocket& gate : gate_) {
+    if (gate.acceptor) asio::co_spawn(context_, accept_all(gate), asio::detached);
+    if (gate.datagrams) {
+      asio::co_spawn(context_, serve_dns_udp(pipeline_, *gate.datagrams), asio::detached);
+    }
+  }
+}
+
+void Server::stop() {
+  for (GateSocket& gate : gate_) {
+    error_code ignored;
+    if (gate.acceptor) gate.acceptor->close(ignored);
+    if (gate.datagrams) gate.datagrams->close(ignored);
+  }
+  const Sessions ending = sessions_;
+  for (const auto& session : ending) {
+    session->stream.abort();
+    session->cancel.emit(asio::cancellation_type::terminal);
+  }
+}
+
+Async<void> Server::accept_all(GateSocket& gate) {
+  while (gate.acceptor->is_open()) {
+    auto [error, socket] = co_await gate.acceptor->async_accept(kNoThrow);
+    if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) co_return;
+    if (error) {
+      co_await sleep_for(kAcceptPause);
+      continue;
+    }
+    begin(gate, std::move(socket));
+  }
+}
+
+void Server::begin(GateSocket& gate, tcp::socket socket) {
+  ++accepted_;
+  error_code error;
+  socket.set_option(tcp::no_delay(true), error);
+  // A connection that nothing steered has no original destination (ENOENT).
+  std::optional<os::SocketAddress> original;
+  if (gate.role == Role::kTransparent) {
+    const auto found = os::original_destination(socket.native_handle(), gate.v6);
+    if (found) original = *found;
+  }
+  const auto session = std::make_shared<Session>(std::move(socket));
+  if (sessions_.size() >= kMaxSessions) {
+    EgressRecord record;
+    record.decision = {policy::Verdict::kDeny, policy::Reason::kTooManyConnections, {}};
+    pipeline_.recorder().record(record);
+    session->stream.abort();
+    return;
+  }
+  const auto place = sessions_.insert(sessions_.end(), session);
+  asio::co_spawn(context_, serve(session, gate.role, original),
+                 asio::bind_cancellation_slot(session->cancel.slot(),
+                                              [this, place](const std::exception_ptr& thrown) {
+                                                report(thrown);
+                                                sessions_.erase(place);
+                                              }));
+}
+
+Async<void> Server::serve(std::shared_ptr<Session> session, Role role,
+                          std::optional<os::SocketAddress> original) {
+  // Operations that stop() cancels report it as an error, so that records are still written.
+  co_await asio::this_coro::throw_if_cancelled(false);
+  switch (role) {
+    case Role::kDns:
+      co_await serve_dns_tcp(pipeline_, session->stream);
+      break;
+    case Role::kExplicit:
+      co_await serve_explicit(pipeline_, session->stream);
+      break;
+    case Role::kTransparent:
+      co_await serve_transparent(pipeline_, session->stream, original);
+      break;
+  }
+  session->stream.close();
+}
+
+}  // namespace cofferdam::egressproxy

@@ -1,0 +1,142 @@
+#include "egressproxy/service.h"
+
+#include "common/log/event_log.h"
+#include "common/os/files.h"
+#include "common/os/pipes.h"
+#include "egressproxy/cage.h"
+#include "egressproxy/control.h"
+#include "egressproxy/gate.h"
+#include "egressproxy/server.h"
+
+namespace cofferdam::egressproxy {
+namespace {
+
+// How long the last records may take to be written at the end.
+constexpr milliseconds kEndGrace{300};
+
+Result<std::shared_ptr<const policy::EgressPolicy>> read_policy(const std::string& file) {
+  TRY_ASSIGN(const std::string text, os::read_file(file));
+  TRY_ASSIGN(policy::EgressPolicy policy, policy::EgressPolicy::parse(text).context(file));
+  return std::shared_ptr<const policy::EgressPolicy>(
+      std::make_shared<policy::EgressPolicy>(std::move(policy)));
+}
+
+Result<Resolver::Options> resolver_options(const policy::EgressPolicy& policy) {
+  Resolver::Options options;
+  options.servers = policy.servers();
+  options.timeout = milliseconds(policy.resolve_timeout_ms());
+  if (!options.servers.empty()) return options;
+  TRY_ASSIGN(const std::string text, os::read_file("/etc/resolv.conf"));
+  options.servers = servers_of_resolv_conf(text);
+  if (options.servers.empty()) {
+    return Error(
+        "no name server: /etc/resolv.conf has none, and the policy's resolver.servers neither");
+  }
+  return options;
+}
+
+// Ends the loop in order: no new connections, records of the old ones, then the end.
+class Ending final {
+ public:
+  Ending(asio::io_context& context, Server& server, Control* control)
+      : context_(context), server_(server), control_(control), grace_(context) {}
+
+  void begin(Status why) {
+    if (begun_) return;
+    begun_ = true;
+    status_ = std::move(why);
+    server_.stop();
+    if (control_ != nullptr) control_->stop();
+    grace_.expires_after(kEndGrace);
+    grace_.async_wait([this](const error_code&) { context_.stop(); });
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  asio::io_context& context_;
+  Server& server_;
+  Control* control_;
+  asio::steady_timer grace_;
+  Status status_;
+  bool begun_ = false;
+};
+
+Async<void> end_with_liveness(asio::posix::stream_descriptor& liveness, Ending& ending) {
+  std::array<char, 64> buffer{};
+  while (true) {
+    const auto [error, count] = co_await liveness.async_read_some(asio::buffer(buffer), kNoThrow);
+    if (error) break;
+  }
+  ending.begin({});
+}
+
+Async<void> watch_addresses(HostAddresses& own, Ending& ending) {
+  Status status = co_await own.watch();
+  // Without knowing its own addresses the gate does not go on.
+  ending.begin(std::move(status));
+}
+
+// Closes the pipe behind the word: nothing is said twice.
+Status say_ready(os::UniqueFd& ready) {
+  if (!ready) return {};
+  const Status said = os::write_all(ready.get(), "ready\n");
+  ready.reset();
+  return said;
+}
+
+Status serve(const Options& options, os::UniqueFd& ready) {
+  TRY_ASSIGN(const auto policy, read_policy(options.policy_file));
+  TRY_ASSIGN(const Resolver::Options resolving, resolver_options(*policy));
+  (void)os::raise_descriptor_limit();
+  std::unique_ptr<log::EventLog> events;
+  if (options.events_fd >= 0) {
+    events = std::make_unique<log::EventLog>(
+        os::UniqueFd(options.events_fd), log::EventContext{policy->sandbox(), policy->operation(),
+                                                           policy->manifest(), "egressproxy"});
+  }
+  asio::io_context context(1);
+  TRY_ASSIGN(const auto own, HostAddresses::open(context));
+  TRY_ASSIGN(std::vector<GateSocket> gate, options.gate_fds.empty()
+                                               ? open_gate(context, options.listen)
+                                               : adopt_gate(context, options.gate_fds));
+  std::unique_ptr<Control> control;
+  if (options.control_fd >= 0) {
+    TRY_ASSIGN(control, Control::adopt(context, options.control_fd));
+  }
+  asio::posix::stream_descriptor liveness(context);
+  if (options.liveness_fd >= 0) liveness.assign(options.liveness_fd);
+
+  Resolver resolver(context, resolving);
+  Recorder recorder(events.get());
+  Pipeline pipeline(policy, resolver, *own, recorder);
+  Server server(context, pipeline, std::move(gate));
+  Ending ending(context, server, control.get());
+  asio::signal_set signals(context, SIGTERM, SIGINT);
+  signals.async_wait([&ending](const error_code& error, int) {
+    if (!error) ending.begin({});
+  });
+
+  TRY(enter_cage(options.uid, options.gid));
+  asio::co_spawn(context, watch_addresses(*own, ending), asio::detached);
+  if (liveness.is_open()) {
+    asio::co_spawn(context, end_with_liveness(liveness, ending), asio::detached);
+  }
+  server.start();
+  if (control) control->start(server, pipeline, resolver);
+  TRY(say_ready(ready));
+  context.run();
+  return ending.status();
+}
+
+}  // namespace
+
+Status run_service(const Options& options) {
+  os::UniqueFd ready(options.ready_fd);
+  Status status = serve(options, ready);
+  if (!status.ok() && ready) {
+    (void)os::write_all(ready.get(), "error: " + status.error().message() + "\n").ok();
+  }
+  return status;
+}
+
+}  // namespace cofferdam::egressproxy
