@@ -7,34 +7,29 @@
 #include "common/os/files.h"
 #include "fsproxy/overlay/content_copy.h"
 #include "fsproxy/overlay/overlay.h"
+#include "fsproxy/overlay/widened.h"
 
 namespace cofferdam::overlay {
 namespace {
 
-// Lets us create a name in a directory whose own owner may not, and puts the times back that this
-// changes: copy-up is not something that the workload did to the directory.
-class Interior final {
+// Puts the times of a directory back after a name was created in it: copy-up is not something that
+// the workload did to the directory.
+class KeepTimes final {
  public:
-  Interior(int dir_fd, bool privileged) : dir_fd_(dir_fd) {
-    if (::fstatat(dir_fd, "", &st_, AT_EMPTY_PATH) != 0) return;
-    known_ = true;
-    widened_ = !privileged && (st_.st_mode & 0300U) != 0300U && set_mode(st_.st_mode | 0300U);
+  explicit KeepTimes(int dir_fd) : dir_fd_(dir_fd) {
+    known_ = ::fstatat(dir_fd, "", &st_, AT_EMPTY_PATH) == 0;
   }
-  ~Interior() {
-    if (widened_) (void)set_mode(st_.st_mode);
-    if (!known_) return;
+  ~KeepTimes() {
     const struct timespec times[2] = {st_.st_atim, st_.st_mtim};
-    (void)::utimensat(dir_fd_, ".", times, 0);
+    if (known_) (void)::utimensat(dir_fd_, ".", times, 0);
   }
-  Interior(const Interior&) = delete;
-  Interior& operator=(const Interior&) = delete;
+  KeepTimes(const KeepTimes&) = delete;
+  KeepTimes& operator=(const KeepTimes&) = delete;
 
  private:
-  bool set_mode(mode_t mode) const { return ::fchmodat(dir_fd_, ".", mode & 07777U, 0) == 0; }
   int dir_fd_;
   struct stat st_ {};
   bool known_ = false;
-  bool widened_ = false;
 };
 
 std::uint64_t allocated(const struct stat& st) {
@@ -130,13 +125,18 @@ Status Overlay::stage_other(const LowerStat& lower, int lower_dir, const std::st
 }
 
 Status Overlay::place(const std::string& staged, int dir_fd, const std::string& name) {
-  const Interior interior(dir_fd, privileged_);
+  const KeepTimes times(dir_fd);
+  const Widened parent(dir_fd, ".", 0300, privileged_);
+  // A directory that changes its parent is written to (rename(2)).
+  Widened itself(work_.get(), staged, 0200, privileged_);
   if (::renameat(work_.get(), staged.c_str(), dir_fd, name.c_str()) != 0) {
     const Error error = Error::from_errno("copy up: rename");
     (void)::unlinkat(work_.get(), staged.c_str(), 0);
     (void)::unlinkat(work_.get(), staged.c_str(), AT_REMOVEDIR);
+    itself.forget();
     return error;
   }
+  itself.moved(dir_fd, name);
   return {};
 }
 

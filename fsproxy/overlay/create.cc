@@ -5,6 +5,7 @@
 
 #include "common/os/beneath.h"
 #include "fsproxy/overlay/overlay.h"
+#include "fsproxy/overlay/widened.h"
 
 namespace cofferdam::overlay {
 namespace {
@@ -82,15 +83,18 @@ Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id
     if (make(dir_fd, at.c_str()) != 0) return Error::from_errno("create");
     TRY(give_to_owner(dir_fd, at, mode, S_ISLNK(mode)));
     if (directory && (slot.lower_hidden || slot.row)) {
+      const Widened readable(dir_fd, at, 0600, privileged_);
       TRY_ASSIGN(const os::UniqueFd made, os::open_beneath(dir_fd, at, O_RDONLY | O_DIRECTORY));
       TRY(layer::set_opaque(made.get(), marks_));
     }
     if (!staged) return {};
+    Widened itself(dir_fd, at, 0200, privileged_);
     // A directory cannot be renamed over a device: they change places.
     const unsigned flags = directory && slot.whiteout ? RENAME_EXCHANGE : 0;
     if (::renameat2(dir_fd, at.c_str(), slot.dir->get(), name.c_str(), flags) != 0) {
       return Error::from_errno("create: rename");
     }
+    itself.moved(slot.dir->get(), name);
     if (flags != 0) (void)::unlinkat(dir_fd, at.c_str(), 0);
     return {};
   };

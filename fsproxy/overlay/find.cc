@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "fsproxy/overlay/overlay.h"
+#include "fsproxy/overlay/widened.h"
 
 namespace cofferdam::overlay {
 
@@ -70,18 +71,10 @@ Status Overlay::follow_lower(Node& node, Node& dir, const std::string& name) {
 }
 
 Result<bool> Overlay::is_opaque_child(int dir_fd, const std::string& name) {
-  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  os::UniqueFd fd(::openat(dir_fd, name.c_str(), kFlags));
-  if (!fd && errno == EACCES) {
-    // Its owner took the permission away from itself; the mark must still be read.
-    struct stat st {};
-    if (::fstatat(dir_fd, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) {
-      return Error::from_errno("opaque mark", EIO);
-    }
-    (void)::fchmodat(dir_fd, name.c_str(), (st.st_mode & 07777U) | 0500U, 0);
-    fd.reset(::openat(dir_fd, name.c_str(), kFlags));
-    (void)::fchmodat(dir_fd, name.c_str(), st.st_mode & 07777U, 0);
-  }
+  // Its owner may have taken the permission away from itself; the mark must still be read.
+  const Widened readable(dir_fd, name, 0500, privileged_);
+  const os::UniqueFd fd(
+      ::openat(dir_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return Error::from_errno("opaque mark");
   return layer::is_opaque(fd.get());
 }

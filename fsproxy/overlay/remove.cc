@@ -5,6 +5,7 @@
 #include "common/os/beneath.h"
 #include "fsproxy/overlay/overlay.h"
 #include "fsproxy/overlay/tree_walk.h"
+#include "fsproxy/overlay/widened.h"
 
 namespace cofferdam::overlay {
 
@@ -12,6 +13,8 @@ namespace cofferdam::overlay {
 Status Overlay::put_whiteout(Node& parent, int dir_fd, const std::string& name,
                              bool replaces_directory) {
   const std::string staged = staged_name();
+  // A directory that changes its parent is written to, and then emptied.
+  Widened old_directory(dir_fd, name, 0700, privileged_ || !replaces_directory);
   if (Status made = layer::make_whiteout(work_.get(), staged); !made.ok()) {
     // This file system holds no whiteouts: a row says the same. Written before the object goes.
     const std::string path = nodes_.child_path(parent, name);
@@ -37,6 +40,7 @@ Status Overlay::put_whiteout(Node& parent, int dir_fd, const std::string& name,
   }
   if (!replaces_directory) return {};
   // The directory lies in work/ now, and holds nothing but whiteouts.
+  old_directory.forget();
   TRY_ASSIGN(const os::UniqueFd old, os::open_beneath(work_.get(), staged, O_RDONLY | O_DIRECTORY));
   TRY(clear_whiteouts(old.get()));
   if (::unlinkat(work_.get(), staged.c_str(), AT_REMOVEDIR) != 0) return Error::from_errno("rmdir");
@@ -55,6 +59,9 @@ Status Overlay::clear_whiteouts(int dir_fd) {
 }
 
 Status Overlay::mark_opaque(Node& dir) {
+  const NodeName at = dir.names.front();
+  TRY_ASSIGN(const DirRef parent, dirs_->upper(*at.parent));
+  const Widened readable(parent->get(), at.name, 0700, privileged_);
   TRY_ASSIGN(const os::UniqueFd fd, open_upper_directory(dir));
   TRY(layer::set_opaque(fd.get(), marks_));
   // Nothing shows through any more, so the whiteouts have done their work.
@@ -154,6 +161,7 @@ Status Overlay::remove_directory(NodeId parent_id, const std::string& name) {
   } else if (node.upper) {
     if (::unlinkat(dir->get(), name.c_str(), AT_REMOVEDIR) != 0) {
       if (errno != ENOTEMPTY) return Error::from_errno("rmdir");
+      const Widened readable(dir->get(), name, 0700, privileged_);
       TRY_ASSIGN(const os::UniqueFd fd, open_upper_directory(node));
       TRY(clear_whiteouts(fd.get()));
       if (::unlinkat(dir->get(), name.c_str(), AT_REMOVEDIR) != 0) {

@@ -180,3 +180,19 @@ def tree(root, times=False):
                 stack.append(path)
             out[str(path.relative_to(root))] = tuple(seen)
     return out
+
+
+class KernelOverlay:
+    """The kernel's own overlayfs over the layers of a stopped world, read only: what it shows must be
+    what fsproxy showed."""
+
+    def __init__(self, world):
+        self.world, self.target = world, world.root / "kernel"
+
+    def __enter__(self):
+        self.target.mkdir(exist_ok=True)
+        mount("overlay", self.target, "overlay", 1, f"lowerdir={self.world.layer}/upper:{self.world.lower}")
+        return self.target
+
+    def __exit__(self, *_):
+        umount(self.target)

@@ -1,0 +1,78 @@
+"""The workspace against a plain directory, by random operations with restarts and kills, and against
+the kernel's overlayfs over the layers that come out of it. COFFERDAM_MODEL_SEEDS and
+COFFERDAM_MODEL_STEPS run more."""
+import hashlib
+import os
+import sqlite3
+import stat
+import subprocess
+
+import pytest
+
+import fsproxy_model
+import fsproxy_world as fw
+
+pytestmark = pytest.mark.skipif(not fw.fuse_available() or os.geteuid() != 0, reason="needs root and /dev/fuse")
+SEEDS = int(os.environ.get("COFFERDAM_MODEL_SEEDS", "6"))
+STEPS = int(os.environ.get("COFFERDAM_MODEL_STEPS", "2500"))
+
+
+def changed_paths(lower, view):
+    before, after = fw.tree(lower), fw.tree(view)
+    return {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
+
+
+def check_records(world, view):
+    """Every difference has a base row, and each known base is what lower really has."""
+    db = sqlite3.connect(world.layer / "meta")
+    db.text_factory = bytes
+    rows = {os.fsdecode(path): rest for path, *rest in db.execute(
+        "SELECT path, state, kind, mode, size, mtime_ns, sha256, stored FROM base")}
+    db.close()
+    missing = changed_paths(world.lower, view) - rows.keys()
+    assert not missing, missing
+    really_there = fw.tree(world.lower).keys()  # a path through a link is no path of lower
+    kinds = {stat.S_IFREG: 1, stat.S_IFDIR: 2, stat.S_IFLNK: 3}
+    for path, (state, kind, mode, size, mtime, digest, stored) in rows.items():
+        full = world.lower / path
+        if state != 0:
+            continue
+        if path not in really_there:
+            assert kind == 0, path
+            continue
+        st = os.lstat(full)
+        assert (kind, mode, mtime) == (kinds.get(stat.S_IFMT(st.st_mode), 4), st.st_mode & 0o7777, st.st_mtime_ns), path
+        if kind in (1, 3):
+            content = full.read_bytes() if kind == 1 else os.fsencode(os.readlink(full))
+            assert hashlib.sha256(content).digest() == digest and size == st.st_size, path
+            name = digest.hex()
+            assert stored and (world.layer / "base" / name[:2] / name[2:]).read_bytes() == content, path
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_behaves_as_a_plain_directory(seed):
+    os.umask(0o022)
+    with fw.World() as world:
+        fsproxy_model.populate(world.lower, seed)
+        plain = world.root / "plain"
+        subprocess.run(["cp", "-a", world.lower, plain], check=True)
+        lower_before = fw.tree(world.lower, times=True)
+        world.start()
+        model = fsproxy_model.Model([world.mnt, plain], seed + 1000)
+        for step in range(1, STEPS + 1):
+            model.step()
+            if step % 300 == 0:
+                assert fw.tree(world.mnt) == fw.tree(plain), model.log[-40:]
+            if step % 800 == 0:
+                model.close_all()
+                world.kill() if step % 1600 == 0 else world.stop()
+                world.start()
+        model.close_all()
+        expected = fw.tree(plain)
+        assert fw.tree(world.mnt) == expected
+        assert world.stop() == 0, world.diagnostics
+        assert os.listdir(world.layer / "work") == []
+        with fw.KernelOverlay(world) as kernel:
+            assert fw.tree(kernel) == expected
+        assert fw.tree(world.lower, times=True) == lower_before
+        check_records(world, plain)
