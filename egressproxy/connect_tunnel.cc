@@ -48,7 +48,8 @@ Async<void> Tunnel::refuse(int status, Decision decision, std::string why) {
   pipeline_.recorder().record(record_);
   const Refusal refusal{status,       record_.decision, record_.host,
                         record_.port, record_.protocol, std::move(why)};
-  if (!co_await downstream_.write(write_refusal(refusal, false))) {
+  const std::string text = write_refusal(refusal, false);
+  if (!co_await downstream_.write(text)) {
     co_await http::close_gently(downstream_);
   }
 }
@@ -98,9 +99,10 @@ Async<void> Tunnel::verify_and_relay(const Endpoint& endpoint, Opened opened,
   }
   const FirstBytes first = co_await read_first_bytes(downstream_, kFirstBytes);
   const policy::EndpointDecision allowed{opened.decision, protocols};
+  const std::vector<Host> hosts(1, endpoint.host);
   if (first.opening == Opening::kTls) {
     const Narrowed narrowed =
-        narrow_by_hello(pipeline_.policy(), {endpoint.host}, endpoint.port, first.hello);
+        narrow_by_hello(pipeline_.policy(), hosts, endpoint.port, first.hello);
     if (!narrowed.decision.allowed()) {
       end_unverified(narrowed.decision, "tls");
       co_return;
@@ -111,8 +113,8 @@ Async<void> Tunnel::verify_and_relay(const Endpoint& endpoint, Opened opened,
   }
   if (first.opening == Opening::kHttp && protocols.http) {
     opened.upstream.reset();
-    http::Forwarder forwarder(pipeline_, downstream_,
-                              {"connect", false, {endpoint.host}, endpoint.port}, opened.address);
+    http::Site site{"connect", false, hosts, endpoint.port};
+    http::Forwarder forwarder(pipeline_, downstream_, std::move(site), opened.address);
     co_await forwarder.run();
     co_return;
   }
@@ -134,8 +136,8 @@ Async<void> Tunnel::run() {
     record_.port = endpoint->port;
   }
   if (!why.empty()) {
-    co_await refuse(reason == Reason::kHostMismatch ? 400 : status_for(reason),
-                    {Verdict::kDeny, reason, {}}, why);
+    Decision fault_decision{Verdict::kDeny, reason, {}};
+    co_await refuse(status_for(reason), std::move(fault_decision), why);
     co_return;
   }
   const policy::EndpointDecision decided = pipeline_.policy().decide_endpoint(*endpoint);

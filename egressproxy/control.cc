@@ -55,7 +55,8 @@ Async<void> Control::accept_all() {
 }
 
 Async<void> Control::serve(stream_protocol::socket socket) {
-  Deadline deadline(co_await asio::this_coro::executor, seconds(5), [&socket] { socket.close(); });
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, seconds(5), [&socket] { socket.close(); });
   std::string request;
   while (request.find("\r\n\r\n") == std::string::npos) {
     if (request.size() >= kMaxRequest) co_return;

@@ -137,15 +137,15 @@ Async<void> serve_dns_udp(Pipeline& pipeline, udp::socket& socket) {
     if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) co_return;
     if (error || *running >= kMaxUdpAtOnce) continue;
     ++*running;
-    asio::co_spawn(co_await asio::this_coro::executor,
-                   answer_udp(pipeline, socket, std::string(buffer.data(), count), peer, running),
-                   asio::detached);
+    std::string packet(buffer.data(), count);
+    asio::co_spawn(socket.get_executor(),
+                   answer_udp(pipeline, socket, std::move(packet), peer, running), asio::detached);
   }
 }
 
 Async<void> serve_dns_tcp(Pipeline& pipeline, Stream& downstream) {
-  Deadline deadline(co_await asio::this_coro::executor, kTcpIdle,
-                    [&downstream] { downstream.close(); });
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, kTcpIdle, [&downstream] { downstream.close(); });
   while (true) {
     const std::string_view bytes = downstream.buffered();
     const std::size_t size =
@@ -163,7 +163,8 @@ Async<void> serve_dns_tcp(Pipeline& pipeline, Stream& downstream) {
     std::string framed;
     framed += static_cast<char>(answer.size() >> 8U);
     framed += static_cast<char>(answer.size() & 0xffU);
-    if (co_await downstream.write(framed + answer)) break;
+    framed += answer;
+    if (co_await downstream.write(framed)) break;
     deadline.extend(kTcpIdle);
   }
   downstream.close();

@@ -17,8 +17,8 @@ Narrowed refused(Reason reason, std::string rule = {}) {
 }  // namespace
 
 Async<FirstBytes> read_first_bytes(Stream& stream, milliseconds time) {
-  Deadline deadline(co_await asio::this_coro::executor, time,
-                    [&stream] { stream.socket().cancel(); });
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, time, [&stream] { stream.socket().cancel(); });
   FirstBytes first;
   while (!deadline.expired()) {
     first.opening = recognise(stream.buffered());

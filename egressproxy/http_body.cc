@@ -25,7 +25,8 @@ std::string chunk_of(std::string_view content) {
 
 // Waits for more from `source`, at most `idle`.
 Async<error_code> read_more(Stream& source, milliseconds idle) {
-  Deadline deadline(co_await asio::this_coro::executor, idle, [&source] { source.close(); });
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, idle, [&source] { source.close(); });
   co_return co_await source.read_more();
 }
 
@@ -109,9 +110,8 @@ Async<Carried> carry_chunked(Stream& source, Stream& sink, bool sink_chunked, mi
     const ChunkReader::State state = reader.read(source.buffered(), content, used);
     source.consume(used);
     if (!content.empty()) {
-      if (co_await sink.write(sink_chunked ? chunk_of(content) : content)) {
-        co_return Carried::kCutSink;
-      }
+      if (sink_chunked) content = chunk_of(content);
+      if (co_await sink.write(content)) co_return Carried::kCutSink;
     }
     if (state == ChunkReader::State::kMalformed) co_return Carried::kCutSource;
     if (state == ChunkReader::State::kDone) break;
@@ -143,9 +143,8 @@ Async<Carried> carry_body(Stream& source, Stream& sink, Framing source_framing, 
       piece =
           piece.substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece.size())));
     const std::size_t size = piece.size();
-    if (co_await sink.write(sink_chunked ? chunk_of(piece) : std::string(piece))) {
-      co_return Carried::kCutSink;
-    }
+    const std::string text = sink_chunked ? chunk_of(piece) : std::string(piece);
+    if (co_await sink.write(text)) co_return Carried::kCutSink;
     source.consume(size);
     left -= counted ? size : 0;
   }

@@ -32,8 +32,8 @@ Async<void> upload(Stream& downstream, Stream& upstream, const RequestHead& head
 }
 
 Async<Result<ResponseHead>> read_response(Stream& upstream) {
-  Deadline deadline(co_await asio::this_coro::executor, kResponseWait,
-                    [&upstream] { upstream.close(); });
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, kResponseWait, [&upstream] { upstream.close(); });
   while (true) {
     const HeadScan scan = scan_head(upstream.buffered(), kMaxResponseHead);
     if (scan.state == HeadScan::State::kRefused) co_return Error(scan.error.why);
@@ -55,9 +55,8 @@ Async<std::optional<ResponseHead>> read_final_response(Stream& downstream, Strea
     if (response->status == 101 && !head.websocket) co_return std::nullopt;
     if (response->status >= 200 || response->status == 101) co_return std::move(*response);
     if (head.minor == 0) continue;
-    if (co_await downstream.write(write_response(*response, {}, true, head.minor))) {
-      co_return std::nullopt;
-    }
+    const std::string text = write_response(*response, {}, true, head.minor);
+    if (co_await downstream.write(text)) co_return std::nullopt;
   }
 }
 
@@ -98,7 +97,8 @@ Async<void> download(Stream& downstream, Stream& upstream, const RequestHead& he
 Async<Exchange> exchange(Stream& downstream, Stream& upstream, const RequestHead& head,
                          std::string_view authority, std::string_view origin_target) {
   State state;
-  if (co_await upstream.write(write_request(head, authority, origin_target))) {
+  const std::string text = write_request(head, authority, origin_target);
+  if (co_await upstream.write(text)) {
     state.result.reason = Reason::kConnectFailed;
     co_return state.result;
   }

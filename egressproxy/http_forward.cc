@@ -29,7 +29,8 @@ Reason reason_of(const HeadError& error) {
 Async<void> close_gently(Stream& stream) {
   if (!stream.is_open()) co_return;
   stream.shutdown_send();
-  Deadline deadline(co_await asio::this_coro::executor, seconds(2), [&stream] { stream.close(); });
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, seconds(2), [&stream] { stream.close(); });
   std::size_t drained = 0;
   while (drained < kMaxDrained && !deadline.expired()) {
     stream.consume(stream.buffered().size());
@@ -52,14 +53,15 @@ Async<Forwarder::Next> Forwarder::refuse(const RequestHead* head, const Refusal&
   const bool keep = head != nullptr && head->keep_alive && head->framing.kind == BodyKind::kNone &&
                     head->minor == 1;
   const bool with_body = head == nullptr || head->method != "HEAD";
-  if (co_await downstream_.write(write_refusal(refusal, keep, with_body))) co_return Next::kClose;
+  const std::string text = write_refusal(refusal, keep, with_body);
+  if (co_await downstream_.write(text)) co_return Next::kClose;
   co_return keep ? Next::kRead : Next::kClose;
 }
 
 // The head of the next request. Nothing when the connection is over or was refused.
 Async<std::optional<RequestHead>> Forwarder::read_request() {
-  Deadline deadline(co_await asio::this_coro::executor, kKeepAlive,
-                    [this] { downstream_.close(); });
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, kKeepAlive, [this] { downstream_.close(); });
   bool begun = false;
   while (true) {
     if (!begun && !downstream_.buffered().empty()) {
@@ -170,7 +172,8 @@ Async<Forwarder::Next> Forwarder::serve_target(const RequestHead& head, const Ta
   };
   if (!co_await reach(target, record)) {
     pipeline_.recorder().record(record);
-    co_return co_await refuse(&head, refuse_with(record.decision));
+    const Refusal refusal = refuse_with(record.decision);
+    co_return co_await refuse(&head, refusal);
   }
   Stream& upstream = *upstream_->stream;
   const std::uint64_t read_before = upstream.bytes_read();
@@ -193,7 +196,8 @@ Async<Forwarder::Next> Forwarder::serve_target(const RequestHead& head, const Ta
   if (result.answered) co_return result.keep_downstream ? Next::kRead : Next::kClose;
   RequestHead closing = head;
   closing.keep_alive = false;
-  co_return co_await refuse(&closing, refuse_with(record.decision));
+  const Refusal refusal = refuse_with(record.decision);
+  co_return co_await refuse(&closing, refusal);
 }
 
 }  // namespace cofferdam::egressproxy::http

@@ -1,5 +1,8 @@
 // The one place for Asio: aliases, conversions, a deadline. Everything runs on one thread and one
 // io_context; there are no locks.
+//
+// GCC 12 destroys some temporaries twice that live across a suspension: in a coroutine, what is passed to
+// something that is awaited is a named object, and no range-for runs over a braced list.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>

@@ -33,7 +33,8 @@ Async<Opened> Pipeline::open(policy::Endpoint endpoint, std::optional<policy::Pr
     Resolution resolution =
         co_await resolver_.resolve(endpoint.host.name(), policy_->refuses_mixed_answers());
     if (resolution.addresses.empty()) {
-      co_return refused({Verdict::kError, resolution.reason, name.rule});
+      Decision failed{Verdict::kError, resolution.reason, name.rule};
+      co_return refused(std::move(failed));
     }
     addresses = std::move(resolution.addresses);
   } else {

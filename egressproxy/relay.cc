@@ -31,7 +31,8 @@ Async<void> copy(Stream& from, Stream& to, std::uint64_t& moved, Deadline& idle,
     }
     if (error) break;
     idle.extend(limit);
-    if (co_await to.write({buffer.data(), count})) break;
+    const std::string_view piece(buffer.data(), count);
+    if (co_await to.write(piece)) break;
     idle.extend(limit);
     moved += count;
   }
@@ -43,7 +44,8 @@ Async<void> copy(Stream& from, Stream& to, std::uint64_t& moved, Deadline& idle,
 
 Async<Relayed> relay(Stream& downstream, Stream& upstream, milliseconds idle) {
   Relayed relayed;
-  Deadline deadline(co_await asio::this_coro::executor, idle, [&] {
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, idle, [&] {
     downstream.abort();
     upstream.abort();
   });

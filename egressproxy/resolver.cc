@@ -19,6 +19,10 @@ seconds time_to_keep(const Lookup& lookup) {
   return std::clamp(seconds(lookup.ttl), seconds(1), Resolver::kMaxTtl);
 }
 
+void append_addresses(const std::optional<Lookup>& lookup, std::vector<policy::IpAddress>& to) {
+  if (lookup) to.insert(to.end(), lookup->addresses.begin(), lookup->addresses.end());
+}
+
 // Why two families together have no address.
 Reason why_nothing(const std::optional<Lookup>& first, const std::optional<Lookup>& second) {
   for (const auto* one : {&first, &second}) {
@@ -80,17 +84,18 @@ Async<void> Resolver::wait(std::shared_ptr<Pending> pending) {
 }
 
 Async<Lookup> Resolver::lookup(policy::HostName name, dns::Type type) {
-  const std::shared_ptr<Pending> pending = start({std::move(name), type});
+  const std::shared_ptr<Pending> pending = start(Key(std::move(name), type));
   co_await wait(pending);
   co_return pending->lookup.value_or(Lookup{});
 }
 
 Async<Resolution> Resolver::resolve(policy::HostName name, bool complete) {
-  const auto six = start({name, dns::Type::kAaaa});
-  const auto four = start({name, dns::Type::kA});
+  const std::shared_ptr<Pending> six = start(Key(name, dns::Type::kAaaa));
+  const std::shared_ptr<Pending> four = start(Key(name, dns::Type::kA));
   if (!six->lookup && !four->lookup) co_await (wait(six) || wait(four));
-  for (const auto& [first, second] : {std::pair(six, four), std::pair(four, six)}) {
-    if (!first->lookup || second->lookup) continue;
+  const std::shared_ptr<Pending>& first = six->lookup ? six : four;
+  const std::shared_ptr<Pending>& second = six->lookup ? four : six;
+  if (!second->lookup) {
     if (complete || first->lookup->addresses.empty()) {
       co_await wait(second);
     } else {
@@ -98,11 +103,8 @@ Async<Resolution> Resolver::resolve(policy::HostName name, bool complete) {
     }
   }
   Resolution resolution;
-  for (const auto& pending : {six, four}) {
-    if (!pending->lookup) continue;
-    const auto& found = pending->lookup->addresses;
-    resolution.addresses.insert(resolution.addresses.end(), found.begin(), found.end());
-  }
+  append_addresses(six->lookup, resolution.addresses);
+  append_addresses(four->lookup, resolution.addresses);
   resolution.reason =
       resolution.addresses.empty() ? why_nothing(six->lookup, four->lookup) : Reason::kAllowed;
   // A strict policy judges whole answers: half of one is none.

@@ -43,7 +43,8 @@ Async<void> serve_explicit(Pipeline& pipeline, Stream& downstream) {
       break;
   }
   // Everything else is for the HTTP parser to refuse in words.
-  http::Forwarder forwarder(pipeline, downstream, {"http", true, {}, 80});
+  http::Site site{"http", true, {}, 80};
+  http::Forwarder forwarder(pipeline, downstream, std::move(site));
   auto connect = co_await forwarder.run();
   if (connect) co_await serve_connect(pipeline, downstream, std::move(*connect));
 }

@@ -91,7 +91,8 @@ Async<void> Redirected::tell_refusal(Decision decision) {
                         record_.port,
                         "http",
                         {}};
-  if (!co_await downstream_.write(write_refusal(refusal, false))) {
+  const std::string text = write_refusal(refusal, false);
+  if (!co_await downstream_.write(text)) {
     co_await http::close_gently(downstream_);
   }
 }
@@ -121,7 +122,8 @@ Async<void> Redirected::tunnel(Opened opened) {
 Async<void> Redirected::serve_raw(const Endpoint& endpoint) {
   record_.protocol = "tcp";
   record_.host = endpoint.host.text();
-  co_await tunnel(co_await pipeline_.open_original(endpoint, Protocol::kTcp, original_));
+  Opened opened = co_await pipeline_.open_original(endpoint, Protocol::kTcp, original_);
+  co_await tunnel(std::move(opened));
 }
 
 Async<void> Redirected::serve_tls(const ClientHello& hello) {
@@ -138,14 +140,17 @@ Async<void> Redirected::serve_tls(const ClientHello& hello) {
     co_await tell_refusal(narrowed.decision);
     co_return;
   }
-  co_await tunnel(co_await pipeline_.open(*narrowed.endpoint, Protocol::kTls, original_));
+  Opened opened = co_await pipeline_.open(*narrowed.endpoint, Protocol::kTls, original_);
+  co_await tunnel(std::move(opened));
 }
 
 Async<void> Redirected::run() {
   hosts_ = hosts_of(pipeline_, original_);
   if (hosts_.empty()) {
     // Nothing that we gave out: judged as a literal.
-    co_await refuse(pipeline_.policy().decide_endpoint({Host(original_), port_}).decision);
+    const Endpoint literal{Host(original_), port_};
+    Decision decision = pipeline_.policy().decide_endpoint(literal).decision;
+    co_await refuse(std::move(decision));
     co_return;
   }
   record_.host = hosts_.front().text();
@@ -159,6 +164,8 @@ Async<void> Redirected::run() {
     co_return;
   }
   const FirstBytes first = co_await read_first_bytes(downstream_, kFirstBytes);
+  const Decision unrecognised = refuse_unrecognised(port);
+  const Decision silent{Verdict::kDeny, Reason::kDeadline, port.decision.rule};
   switch (first.opening) {
     case Opening::kTls:
       co_await serve_tls(first.hello);
@@ -166,19 +173,19 @@ Async<void> Redirected::run() {
     case Opening::kHttp: {
       record_.protocol = "http";
       if (!port.protocols.http) {
-        co_await tell_refusal(refuse_unrecognised(port));
+        co_await tell_refusal(unrecognised);
         co_return;
       }
-      http::Forwarder forwarder(pipeline_, downstream_, {record_.via, false, hosts_, port_},
-                                original_);
+      http::Site site{record_.via, false, hosts_, port_};
+      http::Forwarder forwarder(pipeline_, downstream_, std::move(site), original_);
       co_await forwarder.run();
       co_return;
     }
     case Opening::kNeedMore:
-      co_await tell_refusal({Verdict::kDeny, Reason::kDeadline, port.decision.rule});
+      co_await tell_refusal(silent);
       co_return;
     default:
-      co_await tell_refusal(refuse_unrecognised(port));
+      co_await tell_refusal(unrecognised);
       co_return;
   }
 }
