@@ -41,7 +41,7 @@ class Reader final {
     return json_[key].get<bool>();
   }
   std::uint64_t number(const char* key) { return ok() ? number_of(json_[key], key) : 0; }
-  std::uint32_t id(const char* key) { return static_cast<std::uint32_t>(number(key)); }
+  std::uint32_t id(const char* key) { return ok() ? id_of(json_[key], key) : 0; }
   std::vector<std::uint32_t> ids(const char* key) {
     std::vector<std::uint32_t> out;
     if (!ok() || !json_[key].is_array() || json_[key].empty()) {
@@ -49,7 +49,7 @@ class Reader final {
       return out;
     }
     for (const Json& value : json_[key]) {
-      out.push_back(static_cast<std::uint32_t>(number_of(value, key)));
+      out.push_back(id_of(value, key));
     }
     return out;
   }
@@ -69,6 +69,12 @@ class Reader final {
     if (value.is_number_unsigned()) return value.get<std::uint64_t>();
     fail(std::string(key) + " must be a number, 0 or more");
     return 0;
+  }
+  std::uint32_t id_of(const Json& value, const char* key) {
+    const std::uint64_t number = number_of(value, key);
+    // 2^32 - 1 means "no change" to chown(2).
+    if (number >= 0xFFFFFFFFU) fail(std::string(key) + " is no id");
+    return static_cast<std::uint32_t>(number);
   }
   const Json& json_;
   std::string where_;

@@ -6,6 +6,15 @@
 #include "fsproxy/overlay/widened.h"
 
 namespace cofferdam::overlay {
+namespace {
+
+// One component: nothing that a system call could take for a path.
+bool is_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos &&
+         name.find('\0') == name.npos;
+}
+
+}  // namespace
 
 bool Overlay::attached(const Node& node) const {
   for (const Node* at = &node; at->id != kRootId; at = at->names.front().parent) {
@@ -80,6 +89,7 @@ Result<bool> Overlay::is_opaque_child(int dir_fd, const std::string& name) {
 }
 
 Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name) {
+  if (!is_name(name)) return Error::from_errno("name", EINVAL);
   Node* known = nodes_.child(dir, name);
   const auto none = [&]() -> Error {
     if (known != nullptr) detach(*known, dir, name);
