@@ -56,14 +56,12 @@ std::string hint_for(const policy::Decision& decision, std::string_view host, st
   }
   const bool addressable = !host.empty() && policy::Host::parse(host).ok();
   if (!addressable) return {};
+  // As short as the grammar allows: tls is meant without a protocol, and each has its own port.
+  const bool http = protocol == "http" || (protocol.empty() && port == 80);
   std::string rule;
-  if (!protocol.empty()) {
-    rule = std::string(protocol) + "://";
-  } else if (port != 0 && port != 443 && port != 80) {
-    rule = "tls://";
-  }
+  if (http || protocol == "tcp") rule = http ? "http://" : "tcp://";
   rule += host;
-  if (port != 0) rule += ":" + std::to_string(port);
+  if (port != 0 && port != (http ? 80 : 443)) rule += ":" + std::to_string(port);
   // Which range is the user's to say: an address is never told here.
   if (decision.reason == Reason::kPrivateAddress) rule += "=CIDR";
   return "cofferdam run --allow '" + rule + "'";
