@@ -24,19 +24,16 @@ std::string_view to_text(PatchResult::Written written) {
   return "none";
 }
 
-// Directories that a patch creates because it creates something below them.
-std::set<std::string, std::less<>> directories_with_files(const ChangeSet& set) {
-  std::set<std::string, std::less<>> result;
-  for (const Change& change : set.changes) {
-    if (change.theirs.kind != layer::Kind::kFile && change.theirs.kind != layer::Kind::kSymlink) {
-      continue;
-    }
-    for (auto parent = os::parent_of(change.path); !parent.empty();
-         parent = os::parent_of(parent)) {
-      if (!result.emplace(parent).second) break;
-    }
+bool is_blob(const ObjectState& state) {
+  return state.kind == layer::Kind::kFile || state.kind == layer::Kind::kSymlink;
+}
+
+using Paths = std::set<std::string, std::less<>>;
+
+void add_parents(Paths& directories, std::string_view path) {
+  for (auto parent = os::parent_of(path); !parent.empty(); parent = os::parent_of(parent)) {
+    if (!directories.emplace(parent).second) return;
   }
-  return result;
 }
 
 }  // namespace
@@ -44,7 +41,13 @@ std::set<std::string, std::less<>> directories_with_files(const ChangeSet& set) 
 Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out) {
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
   TRY_ASSIGN(ChangeSet set, session.collect(sandbox));
-  const auto filled = directories_with_files(set);
+  // Directories that come and go with the files below them, which is all that git knows of them.
+  Paths filled;
+  Paths emptied;
+  for (const Change& change : set.changes) {
+    if (is_blob(change.theirs)) add_parents(filled, change.path);
+    if (is_blob(change.base) && !is_blob(change.theirs)) add_parents(emptied, change.path);
+  }
 
   ExportReport report;
   Sha256 hash;
@@ -58,9 +61,8 @@ Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out)
     TRY_ASSIGN(PatchResult result,
                write_patch(session.view, change, PatchStyle{}, counted).context(change.path));
     if (result.written == PatchResult::Written::kImplied) {
-      const bool by_files = !change.theirs.absent() && filled.contains(change.path);
-      // git removes a directory with its last file.
-      if (by_files || change.theirs.absent()) {
+      const Paths& with_files = change.theirs.absent() ? emptied : filled;
+      if (with_files.contains(change.path)) {
         result.note.clear();
       } else {
         result.written = PatchResult::Written::kNone;

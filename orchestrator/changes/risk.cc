@@ -121,12 +121,12 @@ Risk RiskTable::assess(const Change& change, std::string_view link_text) const {
     consider(RiskLevel::kNeedsAllowance, "link-out",
              "the link leads out of the workspace, or into its .git");
   }
+  if (change.dropped_set_id) {
+    consider(RiskLevel::kListed, "set-id", "its set-user-id or set-group-id bit is left behind");
+  }
   if (change.theirs.kind == layer::Kind::kFile && (change.theirs.mode & 0111U) != 0 &&
       (change.base.kind != layer::Kind::kFile || (change.base.mode & 0111U) == 0)) {
     consider(RiskLevel::kListed, "executable", "it becomes executable");
-  }
-  if (change.dropped_set_id) {
-    consider(RiskLevel::kListed, "set-id", "its set-user-id or set-group-id bit is left behind");
   }
   return worst;
 }

@@ -1,0 +1,90 @@
+#include "orchestrator/changes/export.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "common/os/files.h"
+#include "orchestrator/cli/commands.h"
+#include "orchestrator/cli/review.h"
+#include "orchestrator/cli/surroundings.h"
+
+namespace cofferdam::orchestrator::cli {
+namespace {
+
+struct Options {
+  std::string selector;
+  std::string file;
+};
+
+// git refuses a patch above this (apply.c, MAX_APPLY_SIZE).
+constexpr std::uint64_t kMaxApplyBytes = 1023ULL << 20U;
+
+void tell(const changes::ExportReport& report) {
+  for (const auto& omission : report.not_in_patch) {
+    note("not in the patch: " + omission.path + ": " + omission.detail);
+  }
+  for (const auto& omission : report.omissions) {
+    note("left out: " + omission.path + ": " + omission.detail + " (" + omission.reason + ")");
+  }
+  for (const auto& ignored : report.ignored) {
+    note("ignored by your rules: " + ignored.path + " (" + std::to_string(ignored.entries) +
+         (ignored.entries == 1 ? " object)" : " objects)"));
+  }
+  if (report.patch_bytes > kMaxApplyBytes) {
+    note("the patch is larger than git apply takes (1023 MiB): cofferdam merge has no such limit");
+  }
+}
+
+Result<changes::ExportReport> export_to_file(const SandboxRecord& sandbox,
+                                             const std::string& file) {
+  const std::string part = file + ".part";
+  TRY_ASSIGN(os::UniqueFd fd, os::open_file(part, O_WRONLY | O_CREAT | O_EXCL, 0644));
+  auto report = changes::export_patch(
+      sandbox, [&](std::string_view bytes) { return os::write_all(fd.get(), bytes); });
+  if (report.ok() && ::rename(part.c_str(), file.c_str()) != 0) {
+    report = Error::from_errno("rename " + part);
+  }
+  if (!report.ok()) {
+    ::unlink(part.c_str());
+    return report;
+  }
+  const std::string manifest =
+      report->manifest.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  TRY(os::write_file_atomic(file + ".json", manifest, 0644));
+  return report;
+}
+
+int export_changes(const Context& context, const Options& options) {
+  const auto sandbox = find_sandbox(context, options.selector);
+  if (!sandbox.ok()) return fail(sandbox.error());
+  warn_if_running(*sandbox);
+  const auto report = options.file.empty() ? changes::export_patch(*sandbox, write_stdout)
+                                           : export_to_file(*sandbox, options.file);
+  if (!report.ok()) return fail(report.error());
+  tell(*report);
+  if (report->exported == 0) note("nothing to export");
+  if (!options.file.empty()) {
+    note(std::to_string(report->exported) + (report->exported == 1 ? " change" : " changes") +
+         " in " + options.file + ": git apply --binary " + options.file);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("export", "Write a patch for git apply --binary, byte exact");
+  command->add_option("S", options->selector, "Sandbox: id, name or last")->required();
+  command->add_option("-o,--output", options->file,
+                      "Into FILE, with every change and omission in FILE.json (default: stdout)");
+  command->callback([&context, options] {
+    context.action = [&context, options] { return export_changes(context, *options); };
+  });
+}
+
+}  // namespace cofferdam::orchestrator::cli

