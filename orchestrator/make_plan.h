@@ -30,6 +30,7 @@ struct PlanRequest {
   std::map<std::string, std::string> carried_env;
   std::vector<std::string> system_path;  // the caller's PATH: only root-owned system directories
   bool opt_exists = false;
+  std::vector<std::string> tracked;       // paths in the workspace's git index
   std::optional<std::uint32_t> id_range;  // started by root
   std::vector<std::string> argv;
   bool interactive = false;

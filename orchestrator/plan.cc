@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/policy/fs_rules.h"
 #include "orchestrator/make_plan.h"
 #include "orchestrator/manifest/quantity.h"
 
@@ -163,6 +164,26 @@ void add_file_rule_lines(const PlanRequest& request, Plan* plan) {
   }
 }
 
+// A hidden file that was ever committed can be read from `.git`: say so.
+Status add_tracked_note(const PlanRequest& request, Plan* plan) {
+  constexpr std::size_t kShown = 5;
+  TRY_ASSIGN(const policy::FsRules rules,
+             policy::FsRules::parse(plan->fs_policy.at("mounts").at(0).at("rules")));
+  std::string names;
+  std::size_t count = 0;
+  for (const std::string& path : request.tracked) {
+    if (rules.decide(path, false).visible()) continue;
+    if (++count <= kShown) names += (names.empty() ? "" : ", ") + path;
+  }
+  if (count == 0) return {};
+  if (count > kShown) names += ", and " + std::to_string(count - kShown) + " more";
+  add_line(plan, "note",
+           "hidden, but tracked by git, so that the committed content can be read in "
+           ".git: " +
+               names);
+  return {};
+}
+
 void add_network_lines(Plan* plan) {
   const Json& rules = plan->egress_policy.at("rules");
   if (rules.empty()) {
@@ -203,7 +224,7 @@ Status plan_engine(const PlanRequest& request, const HostFacts& facts, Plan* pla
   if (facts.docker.image_id.empty()) {
     return Error("image " + m.image + " is not on this machine. Remedy: docker pull " + m.image);
   }
-  plan->docker = DockerPlan{m.image, facts.docker.image_id};
+  plan->docker = DockerPlan{m.image, facts.docker.image_id, facts.docker.image_volumes};
   add_line(plan, "engine", "docker, image " + m.image + " = " + facts.docker.image_id);
   return {};
 }
@@ -235,9 +256,6 @@ Manifest effective_manifest(const PlanRequest& request) {
 
 Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
   if (request.argv.empty()) return Error("no command; say: cofferdam run -- CMD");
-  if (request.terminal && !request.interactive) {
-    return Error("-t needs -i as well");
-  }
   TRY(check_required(facts, request.manifest));
   if (facts.home.empty() || facts.home == "/" ||
       fs::path(facts.home).lexically_normal() != facts.home) {
@@ -271,6 +289,7 @@ Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
   }
   add_env_line(request, &plan);
   TRY(plan_limits(request, facts, &plan));
+  TRY(add_tracked_note(request, &plan));
   for (const std::string& note : request.workspace.notes) add_line(&plan, "note", note);
   for (const std::string& note : request.notes) add_line(&plan, "note", note);
   return plan;

@@ -218,6 +218,7 @@ Result<std::vector<SandboxRecord>> SandboxStore::list() const {
   std::vector<SandboxRecord> records;
   std::error_code code;
   fs::directory_iterator it(root_, code);
+  if (code.value() == ENOENT) return records;
   if (code) return Error::from_errno(root_.string(), code.value());
   for (; it != fs::directory_iterator(); it.increment(code)) {
     if (code) return Error::from_errno(root_.string(), code.value());

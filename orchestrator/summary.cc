@@ -20,6 +20,14 @@ std::string endpoint_text(const Json& event) {
   return port.empty() || port == "0" ? host : host + ":" + port;
 }
 
+// Paths are relative to their mount: those of the workspace stay so, HOME's begin with "~/".
+std::string path_text(const Json& event) {
+  const std::string mount = event_text(event, "mount");
+  const std::string path = event_text(event, "path");
+  if (mount.empty() || mount == "workspace") return path.empty() ? "." : path;
+  return (mount == "home" ? "~" : mount + ":") + "/" + path;
+}
+
 Json group_json(const std::vector<Summary::Denied>& groups) {
   Json out = Json::array();
   for (const Summary::Denied& group : groups) {
@@ -67,7 +75,7 @@ std::string describe_act(const Json& event) {
   if (name == "dns") return "resolve " + event_text(event, "host");
   if (name == "file") {
     const std::string act = event_text(event, "act");
-    return (act.empty() ? "touch" : act) + " " + event_text(event, "path");
+    return (act.empty() ? "touch" : act) + " " + path_text(event);
   }
   if (name == "syscall") return "call " + event_text(event, "syscall");
   if (name == "egress") {
@@ -95,7 +103,8 @@ std::string hint_for(const Json& event) {
 void Summary::add(const Json& event) {
   const std::string name = event_text(event, "event");
   if (name == "limit") {
-    limits_.push_back(event_text(event, "limit") + " " + event_text(event, "value"));
+    const std::string value = event_text(event, "value");
+    limits_.push_back(event_text(event, "limit") + (value.empty() ? "" : " " + value));
     return;
   }
   if (name == "suppressed") {

@@ -67,7 +67,8 @@ Status record_start(log::EventLog* events, const PreparedRun& run) {
 Status finish_record(OwnedSandbox* sandbox, const RunOutcome& outcome) {
   sandbox->record.exit_status = outcome.exit_status();
   sandbox->record.message = outcome.message;
-  sandbox->record.resources = Json::object();
+  // What an engine could not remove stays recorded, for `rm`.
+  for (const char* key : {"id_range", "cgroups"}) sandbox->record.resources.erase(key);
   if (sandbox->record.ended_for_good()) return sandbox->save();
   if (outcome.ending == Ending::kBroken) return sandbox->set_state(SandboxState::kFailed);
   for (const SandboxState next :

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "common/os/files.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/git_index.h"
 #include "orchestrator/manifest/check_value.h"
 #include "orchestrator/manifest/keys.h"
 #include "orchestrator/manifest/sources.h"
@@ -136,6 +138,15 @@ Status check_name(const Manifest& manifest, const SandboxStore& store) {
   return {};
 }
 
+// What git tracks; an index that cannot be read only costs a note.
+std::vector<std::string> tracked_paths(const Workspace& workspace) {
+  constexpr std::size_t kMaxIndex = 64U << 20U;
+  auto index = os::read_file(workspace.path / ".git" / "index", kMaxIndex);
+  if (!index.ok()) return {};
+  auto paths = parse_git_index(*index);
+  return paths.ok() ? std::move(paths).value() : std::vector<std::string>();
+}
+
 Status check_mounts(const Manifest& manifest) {
   for (const ExtraMount& mount : manifest.mounts) {
     std::error_code code;
@@ -204,6 +215,7 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
     TRY_ASSIGN(PresetResult preset, discover_preset(name, preset_query));
     request.presets.push_back(std::move(preset));
   }
+  request.tracked = tracked_paths(request.workspace);
   std::error_code code;
   request.opt_exists = fs::is_directory(fs::symlink_status("/opt", code));
   request.host_env = own_environment();

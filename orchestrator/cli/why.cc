@@ -22,8 +22,11 @@ struct Options {
 
 constexpr std::size_t kLastEvents = 10;
 
-bool is_path(const std::string& argument) {
-  return argument.find('/') != std::string::npos || argument.starts_with(".");
+// A word that names no sandbox but a file that is there is a path, too.
+bool is_path(const Context& context, const std::string& argument) {
+  if (argument.find('/') != std::string::npos || argument.starts_with(".")) return true;
+  std::error_code code;
+  return !find_sandbox(context, argument).ok() && fs::exists(context.directory / argument, code);
 }
 
 Result<Json> read_json(const fs::path& file) {
@@ -111,8 +114,10 @@ Status why_path(const Context& context, const SandboxRecord& record, const std::
   } catch (const Json::exception& error) {
     return Error(error.what()).context(record.fs_policy().string());
   }
-  return print_last(record,
-                    [&](const Json& event) { return event_text(event, "path") == path.string(); });
+  const std::string mount = best->at("name").get<std::string>();
+  return print_last(record, [&](const Json& event) {
+    return event_text(event, "mount") == mount && event_text(event, "path") == inside;
+  });
 }
 
 Status why_sandbox(const SandboxRecord& record) {
@@ -132,7 +137,7 @@ int why(const Context& context, const Options& options) {
   std::string selector = "last";
   std::string path;
   for (const std::string& argument : options.arguments) {
-    (is_path(argument) ? path : selector) = argument;
+    (is_path(context, argument) ? path : selector) = argument;
   }
   const auto record = find_sandbox(context, selector);
   if (!record.ok()) return fail(record.error());

@@ -99,11 +99,10 @@ Result<PresetResult> npm_preset(const NpmConfig& config, const NpmSurroundings& 
   TRY(set_environment(config, surroundings, &result));
   for (const RegistryUrl& url : registries_of_npmrc(surroundings.project_npmrc)) {
     if (is_allowed(config, url)) continue;
-    const std::string port =
-        url.tls && url.endpoint.port == 443 ? "" : ":" + std::to_string(url.endpoint.port);
-    result.hints.push_back("the repository's own .npmrc names " + url.endpoint.host.text() +
-                           "; it is not allowed; to allow: --allow " + url.endpoint.host.text() +
-                           port);
+    const std::string host = url.endpoint.host.text();
+    const bool usual = url.tls && url.endpoint.port == 443;
+    result.hints.push_back("the repository's own .npmrc names " + host +
+                           "; it is not allowed; to allow: --allow " + (usual ? host : url.rule()));
   }
   return result;
 }
