@@ -81,7 +81,8 @@ class Reader final {
   std::string fault_;
 };
 
-Result<MountPolicy> parse_mount(const Json& json, const std::string& where) {
+Result<MountPolicy> parse_mount(const Json& json, const std::string& where,
+                                const NamesOf& names_of) {
   Reader in(json, where, {"name", "path", "lower", "layer", "writable", "record", "rules"});
   TRY(in.status());
   MountPolicy mount;
@@ -95,7 +96,9 @@ Result<MountPolicy> parse_mount(const Json& json, const std::string& where) {
   if (mount.name.empty()) return Error(where + ": name is empty");
   if (mount.writable && !mount.layer) return Error(where + ": writable needs a layer");
   if (!mount.lower && !mount.layer) return Error(where + ": needs lower or a layer");
-  auto rules = policy::FsRules::parse(in.member("rules"));
+  policy::FsRules::Names names = policy::FsRules::Names::kExact;
+  if (mount.lower && names_of) names = names_of(*mount.lower);
+  auto rules = policy::FsRules::parse(in.member("rules"), names);
   if (!rules.ok()) return rules.error().context(where);
   mount.rules = std::move(rules).value();
   return mount;
@@ -111,7 +114,7 @@ gid_t OwnerPolicy::shown_group(gid_t gid) const {
   return std::find(gids.begin(), gids.end(), gid) != gids.end() ? shown_gid : other_gid;
 }
 
-Result<FsPolicy> parse_fs_policy(std::string_view text) {
+Result<FsPolicy> parse_fs_policy(std::string_view text, const NamesOf& names_of) {
   TRY_ASSIGN(const Json json, parse_json(text));
   Reader in(json, "policy",
             {"version", "sandbox", "operation", "manifest", "owner", "quota", "mounts"});
@@ -146,7 +149,7 @@ Result<FsPolicy> parse_fs_policy(std::string_view text) {
   std::set<std::string> names;
   for (std::size_t i = 0; i < mounts.size(); ++i) {
     const std::string where = "policy.mounts[" + std::to_string(i) + "]";
-    TRY_ASSIGN(MountPolicy mount, parse_mount(mounts[i], where));
+    TRY_ASSIGN(MountPolicy mount, parse_mount(mounts[i], where, names_of));
     if (!names.insert(mount.name).second) return Error(where + ": name is used twice");
     policy.mounts.push_back(std::move(mount));
   }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,8 @@ struct FsPolicy {
   std::vector<MountPolicy> mounts;
 };
 
-Result<FsPolicy> parse_fs_policy(std::string_view text);
+// `names_of` tells how the names of a lower directory compare; without it they are exact.
+using NamesOf = std::function<policy::FsRules::Names(const std::string& lower)>;
+Result<FsPolicy> parse_fs_policy(std::string_view text, const NamesOf& names_of = {});
 
 }  // namespace cofferdam::fsproxy

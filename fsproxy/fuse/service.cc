@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "common/os/beneath.h"
+#include "common/os/case_folding.h"
 #include "common/os/files.h"
 #include "common/os/pipes.h"
 #include "fsproxy/fuse/cage.h"
@@ -20,7 +21,11 @@ Result<std::unique_ptr<Service>> Service::create(const Arguments& arguments) {
   std::unique_ptr<Service> out(new Service());
   ::umask(0);
   TRY_ASSIGN(const std::string text, os::read_file(arguments.policy_file));
-  TRY_ASSIGN(out->policy_, parse_fs_policy(text));
+  const auto names_of = [](const std::string& lower) {
+    return os::folds_case(lower) ? policy::FsRules::Names::kFoldCase
+                                 : policy::FsRules::Names::kExact;
+  };
+  TRY_ASSIGN(out->policy_, parse_fs_policy(text, names_of));
   const FsPolicy& policy = out->policy_;
   out->events_ = std::make_unique<log::EventLog>(
       os::UniqueFd(arguments.events_fd),

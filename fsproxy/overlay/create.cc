@@ -11,6 +11,8 @@ namespace cofferdam::overlay {
 namespace {
 
 constexpr std::size_t kMaxDepth = 4096;
+// Records for each entry that the quota allows.
+constexpr std::uint64_t kRowsPerEntry = 8;
 
 }  // namespace
 
@@ -29,6 +31,12 @@ Result<Overlay::Slot> Overlay::open_slot(std::string_view operation, Node& paren
   slot.row = whiteout_rows_.contains(slot.path);
   TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(parent, name));
   slot.lower_hidden = lower.has_value();
+  // A row stays when its name goes: whoever makes and deletes names for ever must not fill the
+  // disk.
+  if (records_->written() / kRowsPerEntry >= ledger_.limit().entries) {
+    observer_.quota_exceeded(operation, slot.path);
+    return Error::from_errno("quota", EDQUOT);
+  }
   // Whatever lower has here was recorded when it was deleted; else the base is "nothing".
   TRY(records_->record_absent(slot.path));
   TRY(reserve(operation, slot.path, 0, 1));

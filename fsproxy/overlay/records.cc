@@ -182,6 +182,7 @@ Status Records::write(PendingBase& base, const std::optional<Version>& now) {
     }
   }
   base.already_recorded = true;
+  ++written_;
   return meta_->record_base(record);
 }
 
@@ -196,6 +197,7 @@ Status Records::record_absent(const std::string& path) {
   layer::BaseRecord record;
   record.path = path;
   record.state = BaseState::kKnown;
+  ++written_;
   return meta_->record_base(record);
 }
 

@@ -34,6 +34,8 @@ class Records final {
   Records(layer::MetaStore* meta, os::UniqueFd base_dir);
 
   bool active() const { return meta_ != nullptr; }
+  // Base rows written since the start, also those of names that are gone again.
+  std::uint64_t written() const { return written_; }
 
   // The first version that was read; written within kFlushInterval, or before a base of the path.
   void note_read(std::string path, const layer::Version& version);
@@ -64,6 +66,7 @@ class Records final {
   std::unordered_map<std::string, layer::Version> reads_;
   std::uint64_t next_temporary_ = 0;
   bool in_batch_ = false;
+  std::uint64_t written_ = 0;
 };
 
 }  // namespace cofferdam::overlay

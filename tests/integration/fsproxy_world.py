@@ -10,10 +10,9 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
-import sys
 import tempfile
-import time
 
 BIN = pathlib.Path(os.environ.get("COFFERDAM_BIN", "build/release/bin"))
 FSPROXY = BIN / "cofferdam-fsproxy"
@@ -43,7 +42,8 @@ class World:
     """A directory with lower/, layer/ and a mount point; `mnt` is the merged view."""
 
     def __init__(self, rules=(), writable=True, record=True, quota_bytes=1 << 34, quota_entries=1 << 20,
-                 lower=True, parent=None):
+                 lower=True, parent=None, extra=()):
+        # extra: further mounts of the same service, (name, has_lower, writable)
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="fsproxy-", dir=parent or "/var/tmp"))
         self.lower = self.root / "lower"
         self.layer = self.root / "layer"
@@ -53,9 +53,14 @@ class World:
         self.has_lower = lower
         self.rules, self.writable, self.record = list(rules), writable, record
         self.quota = {"bytes": quota_bytes, "entries": quota_entries}
+        self.extra = list(extra)
+        for name, _, _ in self.extra:
+            for part in ("lower", "layer", "mnt"):
+                (self.root / f"{name}-{part}").mkdir()
         self.process = None
         self.liveness = None
-        self.mounted = False
+        self.mounted = []
+        self.control = None
 
     # --- life
     def __enter__(self):
@@ -78,24 +83,41 @@ class World:
                 "layer": str(self.layer) if self.writable else None,
                 "writable": self.writable, "record": self.record,
                 "rules": [{"id": f"r{i}", "action": a, "pattern": p}
-                          for i, (a, p) in enumerate(self.rules)]}]}
+                          for i, (a, p) in enumerate(self.rules)]}] + [{
+                "name": name, "path": f"{self.root}/{name}-mnt", "lower": f"{self.root}/{name}-lower" if lower else None,
+                "layer": f"{self.root}/{name}-layer" if writable else None, "writable": writable, "record": False,
+                "rules": []} for name, lower, writable in self.extra]}
 
-    def start(self):
+    def mount_fuse(self, target):
         fuse = os.open("/dev/fuse", os.O_RDWR)
-        mount("cofferdam", self.mnt, "fuse", MS_NOSUID | MS_NODEV,
+        mount("cofferdam", target, "fuse", MS_NOSUID | MS_NODEV,
               f"fd={fuse},rootmode=40000,user_id={os.geteuid()},group_id={os.getegid()},"
               "default_permissions,allow_other")
-        self.mounted = True
+        self.mounted.append(target)
+        return fuse
+
+    def start(self):
+        mounts = {"workspace": self.mount_fuse(self.mnt)}
+        for name, _, _ in self.extra:
+            mounts[name] = self.mount_fuse(self.root / f"{name}-mnt")
         (self.root / "fs.json").write_text(json.dumps(self.policy()))
         events = os.open(self.root / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         ready_r, ready_w = os.pipe()
         live_r, self.liveness = os.pipe()
-        self.process = subprocess.Popen(
-            [str(FSPROXY), "--policy", str(self.root / "fs.json"), "--events-fd", str(events),
-             "--ready-fd", str(ready_w), "--liveness-fd", str(live_r), "--mount", f"workspace={fuse}"],
-            pass_fds=(fuse, events, ready_w, live_r), stderr=subprocess.PIPE)
-        for fd in (fuse, events, ready_w, live_r):
+        self.control = self.root / "control"
+        self.control.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(os.fspath(self.control))
+        listener.listen(8)
+        arguments = [str(FSPROXY), "--policy", str(self.root / "fs.json"), "--events-fd", str(events), "--ready-fd",
+                     str(ready_w), "--liveness-fd", str(live_r), "--control-fd", str(listener.fileno())]
+        for name, fuse in mounts.items():
+            arguments += ["--mount", f"{name}={fuse}"]
+        passed = [events, ready_w, live_r, *mounts.values()]
+        self.process = subprocess.Popen(arguments, pass_fds=[*passed, listener.fileno()], stderr=subprocess.PIPE)
+        for fd in passed:
             os.close(fd)
+        listener.close()
         with os.fdopen(ready_r, "rb") as ready:
             line = ready.read()
         if line != b"ready\n":
@@ -120,10 +142,21 @@ class World:
             self.diagnostics = self.process.stderr.read().decode()
             self.process.stderr.close()
             self.process = None
-        if self.mounted:
-            umount(self.mnt)
-            self.mounted = False
+        while self.mounted:
+            umount(self.mounted.pop())
         return status
+
+    def ask(self, request):
+        """The answer of the control socket: (status line, JSON)."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(5)
+            s.connect(os.fspath(self.control))
+            s.sendall(request.encode())
+            text = b""
+            while piece := s.recv(65536):
+                text += piece
+        head, _, body = text.partition(b"\r\n\r\n")
+        return head.split(b"\r\n")[0].decode(), json.loads(body)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)

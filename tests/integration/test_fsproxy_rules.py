@@ -379,6 +379,46 @@ def test_an_unknown_meta_format_ends_the_start(world):
         world.start()
 
 
+def test_several_mounts_share_one_quota_and_nothing_else():
+    with fw.World(quota_bytes=4 << 20, extra=[("home", False, True), ("opt", True, False)]) as world:
+        (world.root / "opt-lower/tool").write_text("tool")
+        world.start()
+        home, opt = world.root / "home-mnt", world.root / "opt-mnt"
+        (home / "cache").write_bytes(b"x" * (3 << 20))
+        assert fw.error_of((world.mnt / "big").write_bytes, b"x" * (2 << 20)) == "ENOSPC"
+        assert (opt / "tool").read_text() == "tool" and fw.error_of((opt / "tool").write_text, "x") == "EROFS"
+        assert os.listdir(world.mnt) == ["big"] and os.listdir(home) == ["cache"]
+        assert fw.error_of(os.rename, home / "cache", world.mnt / "cache") == "EXDEV"
+        line, stats = world.ask("GET /stats HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert line == "HTTP/1.1 200 OK" and stats["bytes_limit"] == 4 << 20 and stats["bytes"] > 3 << 20
+        assert [m["name"] for m in stats["mounts"]] == ["workspace", "home", "opt"]
+        assert world.stop() == 0
+
+
+def test_the_control_socket_answers_and_survives_nonsense(world):
+    assert world.ask("GET /health HTTP/1.1\r\n\r\n") == ("HTTP/1.1 200 OK", {"status": "ok"})
+    assert world.ask("GET /other HTTP/1.1\r\n\r\n")[0] == "HTTP/1.1 404 Not Found"
+    for nonsense in (b"", b"\0" * 9000, b"GET /health"):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(os.fspath(world.control))
+            s.send(nonsense)
+    assert world.ask("GET /health HTTP/1.1\r\n\r\n")[1] == {"status": "ok"}
+    assert (world.mnt / "src/main").read_text() == "lower src/main"
+
+
+def test_records_are_bounded_too():
+    with fw.World(quota_entries=5) as world:
+        world.start()
+        made = 0
+        with pytest.raises(OSError) as failure:
+            for i in range(1000):
+                (world.mnt / f"f{i}").touch()
+                os.unlink(world.mnt / f"f{i}")
+                made += 1
+        assert failure.value.errno == 122 and 5 <= made <= 40
+        assert world.events()[-1]["reason"] == "quota_exceeded"
+
+
 ORDINARY = 54321
 
 
