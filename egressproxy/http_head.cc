@@ -185,16 +185,16 @@ Result<ResponseHead> parse_response(std::string_view text) {
   ResponseHead head;
   const std::string_view line = split->start;
   const auto minor = minor_version(line.substr(0, 8));
-  const std::string_view digits = line.size() >= 12 ? line.substr(9, 3) : std::string_view();
+  const std::string_view digits = line.size() >= 13 ? line.substr(9, 3) : std::string_view();
   const bool well =
-      minor && line.size() >= 12 && line[8] == ' ' &&
+      minor && line.size() >= 13 && line[8] == ' ' &&
       std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
-      (line.size() == 12 || line[12] == ' ');
+      line[12] == ' ';
   if (!well) return Error("not a status line");
   head.minor = *minor;
   head.status = (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + (digits[2] - '0');
   if (head.status < 100 || head.status > 599) return Error("a status that does not exist");
-  if (line.size() > 13) head.reason = line.substr(13);
+  head.reason = line.substr(13);
   if (!is_field_value(head.reason)) return Error("a control character in the status line");
   FieldLines lines = parse_fields(split->fields);
   if (!lines.fields) return Error(lines.error.why);
