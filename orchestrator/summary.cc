@@ -104,7 +104,9 @@ void Summary::add(const Json& event) {
   const std::string name = event_text(event, "event");
   if (name == "limit") {
     const std::string value = event_text(event, "value");
-    limits_.push_back(event_text(event, "limit") + (value.empty() ? "" : " " + value));
+    const std::string limit = event_text(event, "limit");
+    limits_.push_back(limit + (value.empty() ? "" : " " + value) +
+                      (limit == "timeout" ? " ms" : ""));
     return;
   }
   if (name == "suppressed") {

@@ -9,6 +9,7 @@
 #include "common/base/escape.h"
 #include "common/os/files.h"
 #include "common/os/host_probes.h"
+#include "common/os/regular_file.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -113,7 +114,7 @@ bool is_git_directory(const fs::path& path) {
 // repository, so it is believed only where the other side points back: the worktree's own
 // directory is `COMMON/worktrees/NAME`, and its `gitdir` file names this workspace.
 Result<fs::path> worktree_common_directory(const fs::path& workspace) {
-  TRY_ASSIGN(std::string text, os::read_file(workspace / ".git", 4096));
+  TRY_ASSIGN(std::string text, os::read_regular_file(workspace / ".git", 4096));
   text = one_line(std::move(text));
   constexpr std::string_view kPrefix = "gitdir: ";
   if (!text.starts_with(kPrefix)) return Error("it does not begin with gitdir:");
@@ -122,7 +123,7 @@ Result<fs::path> worktree_common_directory(const fs::path& workspace) {
   if (code) return Error("it names a directory that is not there");
   if (own.parent_path().filename() != "worktrees") return Error("it names no linked worktree");
   fs::path common = own.parent_path().parent_path();
-  TRY_ASSIGN(const std::string back, os::read_file(own / "gitdir", 4096));
+  TRY_ASSIGN(const std::string back, os::read_regular_file(own / "gitdir", 4096));
   const fs::path named = fs::weakly_canonical(own / one_line(back), code);
   if (code || named != workspace / ".git")
     return Error("that worktree belongs to another directory");

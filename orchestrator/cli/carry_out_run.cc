@@ -143,7 +143,8 @@ bool ask_for_merge(std::size_t changes) {
     note("--merge=ask, but stdin is no terminal: nothing was merged");
     return false;
   }
-  const std::string prompt = "cofferdam: merge " + std::to_string(changes) + " changes now? [y/N] ";
+  const std::string prompt = "cofferdam: merge " + std::to_string(changes) +
+                             (changes == 1 ? " change" : " changes") + " now? [y/N] ";
   std::fputs(prompt.c_str(), stderr);
   std::array<char, 16> answer{};
   if (std::fgets(answer.data(), answer.size(), stdin) == nullptr) return false;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "common/os/files.h"
+#include "common/os/regular_file.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/git_index.h"
@@ -141,7 +141,7 @@ Status check_name(const Manifest& manifest, const SandboxStore& store) {
 // What git tracks; an index that cannot be read only costs a note.
 std::vector<std::string> tracked_paths(const Workspace& workspace) {
   constexpr std::size_t kMaxIndex = 64U << 20U;
-  auto index = os::read_file(workspace.path / ".git" / "index", kMaxIndex);
+  auto index = os::read_regular_file(workspace.path / ".git" / "index", kMaxIndex);
   if (!index.ok()) return {};
   auto paths = parse_git_index(*index);
   return paths.ok() ? std::move(paths).value() : std::vector<std::string>();

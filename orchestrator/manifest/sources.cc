@@ -9,6 +9,7 @@
 
 #include "common/base/sha256.h"
 #include "common/os/files.h"
+#include "common/os/regular_file.h"
 #include "orchestrator/manifest/read_yaml.h"
 
 namespace cofferdam::orchestrator {
@@ -86,7 +87,7 @@ Result<LoadedManifest> load_from(const fs::path& file, std::string_view text) {
 Result<LoadedManifest> load_asked(const ManifestPlaces& places, const fs::path& asked,
                                   const fs::path& workspace) {
   TRY_ASSIGN(const fs::path file, real_path(asked));
-  TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
+  TRY_ASSIGN(const std::string text, os::read_regular_file(file, kMaxManifestBytes));
   if (lies_in(file, workspace)) {
     TRY_ASSIGN(const bool trusted, is_trusted(places, file, text));
     if (!trusted) {
@@ -97,6 +98,19 @@ Result<LoadedManifest> load_asked(const ManifestPlaces& places, const fs::path& 
     }
   }
   return load_from(file, text);
+}
+
+// Nothing where its present content was not approved, or it is no file at all.
+Result<std::optional<LoadedManifest>> load_of_workspace(const ManifestPlaces& places,
+                                                        const fs::path& own) {
+  const auto file = real_path(own);
+  if (!file.ok()) return std::optional<LoadedManifest>();
+  const auto text = os::read_regular_file(*file, kMaxManifestBytes);
+  if (!text.ok()) return std::optional<LoadedManifest>();
+  TRY_ASSIGN(const bool trusted, is_trusted(places, *file, *text));
+  if (!trusted) return std::optional<LoadedManifest>();
+  TRY_ASSIGN(LoadedManifest loaded, load_from(*file, *text));
+  return std::optional<LoadedManifest>(std::move(loaded));
 }
 
 }  // namespace
@@ -129,15 +143,13 @@ Result<LoadedManifest> load_manifest(const ManifestPlaces& places, const fs::pat
     TRY_ASSIGN(loaded, load_asked(places, asked, workspace));
   } else {
     if (const fs::path own = workspace / kWorkspaceFile; !workspace.empty() && is_there(own)) {
-      TRY_ASSIGN(const fs::path file, real_path(own));
-      TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
-      TRY_ASSIGN(const bool trusted, is_trusted(places, file, text));
-      if (trusted) {
-        TRY_ASSIGN(loaded, load_from(file, text));
-      } else {
+      auto found = load_of_workspace(places, own);
+      if (!found.ok()) return found.error();
+      loaded = std::move(found).value();
+      if (!loaded) {
         notes.push_back(
-            "the workspace's own cofferdam.yaml is not trusted and was ignored; to use "
-            "it, read it, then: cofferdam manifest trust " +
+            "the workspace's own cofferdam.yaml is not trusted and was ignored; to use it, read "
+            "it, then: cofferdam manifest trust " +
             own.string());
       }
     }
@@ -166,7 +178,7 @@ Result<LoadedManifest> load_manifest(const ManifestPlaces& places, const fs::pat
 
 Result<std::string> trust_manifest(const ManifestPlaces& places, const fs::path& file) {
   TRY_ASSIGN(const fs::path real, real_path(file));
-  TRY_ASSIGN(const std::string text, os::read_file(real, kMaxManifestBytes));
+  TRY_ASSIGN(const std::string text, os::read_regular_file(real, kMaxManifestBytes));
   TRY_ASSIGN(const Manifest checked, parse_file(real, text));
   (void)checked;
   TRY_ASSIGN(Json trusted, read_trusted(places.trusted));

@@ -1,10 +1,8 @@
 #include "orchestrator/presets/presets.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,6 +12,7 @@
 
 #include "common/os/files.h"
 #include "common/os/process.h"
+#include "common/os/regular_file.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -21,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxCaFile = 8U << 20U;
+constexpr std::size_t kMaxProjectFile = 256U << 10U;
 
 bool lies_in(const fs::path& path, const fs::path& directory) {
   const fs::path rest = path.lexically_relative(directory);
@@ -111,17 +111,6 @@ Result<std::vector<policy::IpAddress>> resolve_host(const policy::HostName& name
   return std::vector<policy::IpAddress>(found.begin(), found.end());
 }
 
-// A file of the repository, read as the bytes that it is: no link is followed, nothing but a
-// regular file is read. Empty where there is none.
-std::string read_project_file(const fs::path& file) {
-  auto fd = os::open_file(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd.ok()) return "";
-  struct stat st {};
-  if (::fstat(fd->get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
-  auto text = os::read_fd(fd->get(), 256U << 10U);
-  return text.ok() ? std::move(text).value() : std::string();
-}
-
 Result<NpmSurroundings> npm_surroundings(const NpmConfig& config, const PresetQuery& query) {
   NpmSurroundings out;
   if (!config.ca_file.empty()) {
@@ -141,7 +130,8 @@ Result<NpmSurroundings> npm_surroundings(const NpmConfig& config, const PresetQu
       out.ca_bundle += certificates_of(*pem);
     }
   }
-  out.project_npmrc = read_project_file(query.workspace / ".npmrc");
+  auto project = os::read_regular_file(query.workspace / ".npmrc", kMaxProjectFile);
+  if (project.ok()) out.project_npmrc = std::move(project).value();
   return out;
 }
 

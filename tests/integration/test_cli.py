@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import stat
@@ -376,6 +377,13 @@ def test_a_hidden_file_that_git_tracks_is_told(world):
     assert "the committed content can be read in .git: .env" in message(world.run("--", "true"))
 
 
+@pytest.mark.parametrize("name", [".git/index", ".npmrc", "cofferdam.yaml"])
+def test_a_file_of_the_repository_that_never_answers_stops_nothing(world, name):
+    fake_npm(world, {"registry": "https://10.9.8.7/"})
+    os.mkfifo(world.project / name)
+    assert world.run("--preset", "npm", "--dry-run", "--", "true", timeout=30).returncode == 0
+
+
 # --- state
 
 
@@ -423,6 +431,54 @@ def test_state_is_closed_to_others(any_world):
     for path in (directory, directory.parent, directory.parent.parent):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert json.loads((directory / "manifest.json").read_text())["version"] == 1
+
+
+def test_log_follow_ends_with_the_sandbox(world):
+    process = subprocess.Popen([COFFERDAM, "run", "--", "sleep", "2"], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **world.arguments())
+    wait_for(lambda: any(s["state"] == "running" for s in world.sandboxes()))
+    followed = world("log", "last", "--follow", "--json").stdout.decode().splitlines()
+    assert json.loads(followed[-1])["event"] == "run_ended"
+    assert process.wait(timeout=30) == 0
+
+
+# --- terminals
+
+
+def on_terminal(world, answer, *words):
+    """Runs a command with a terminal as all three; gives (status, everything it wrote)."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen([COFFERDAM, *words], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                               **world.arguments())
+    os.close(slave)
+    written, answered = b"", False
+    while True:
+        try:
+            got = os.read(master, 65536)
+        except OSError:  # EIO: nobody holds the other side any more
+            break
+        if not got:
+            break
+        written += got
+        if not answered and b"[y/N]" in written:
+            os.write(master, answer)
+            answered = True
+    os.close(master)
+    return process.wait(timeout=30), written.decode(errors="replace")
+
+
+@pytest.mark.parametrize("answer, merged", [(b"y\n", True), (b"n\n", False), (b"\n", False)])
+def test_on_a_terminal_run_asks_before_it_merges(world, answer, merged):
+    status, written = on_terminal(world, answer, "run", "-i", "-t", "--", "sh", "-c", "test -t 0 && touch new")
+    assert status == 0, written
+    assert "merge 1 change now?" in written
+    assert (world.project / "new").exists() is merged
+
+
+def test_without_a_terminal_nothing_is_asked_and_nothing_merged(world):
+    result = world.run("--merge=ask", "--", "touch", "new")
+    assert result.returncode == 0 and "nothing was merged" in message(result)
+    assert not (world.project / "new").exists()
 
 
 # --- manifests

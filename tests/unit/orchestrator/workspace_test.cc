@@ -91,6 +91,16 @@ TEST_F(WorkspaceTest, ALinkedWorktreeBringsItsCommonGitDirectory) {
   EXPECT_TRUE(found->notes.empty());
 }
 
+TEST_F(WorkspaceTest, AGitFileThatLeadsToAFifoStopsNothing) {
+  const fs::path own = project_ / "x" / "worktrees" / "w";
+  fs::create_directories(own);
+  ASSERT_EQ(::mkfifo((own / "gitdir").c_str(), 0600), 0);
+  write(project_ / ".git", "gitdir: x/worktrees/w\n");
+  const auto found = find(project_);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->notes.size(), 1U);
+}
+
 TEST_F(WorkspaceTest, AGitFileThatNamesAnothersRepositoryIsNotBelieved) {
   const fs::path common = home_ / "secret" / ".git";
   make_git_directory(common);
