@@ -30,6 +30,7 @@ Result<std::optional<Options>> parse_options(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--listen", listen, "ROLE=ADDRESS:PORT, role dns or explicit; repeatable");
   app.add_option("--events-fd", options.events_fd, "the event file, open for appending");
+  app.add_option("--events", options.events_file, "the event file's name, instead of --events-fd");
   app.add_option("--ready-fd", options.ready_fd, "a pipe that is told when the gate enforces");
   app.add_option("--liveness-fd", options.liveness_fd, "a pipe whose end is this service's end");
   app.add_option("--control-fd", options.control_fd,
@@ -53,6 +54,9 @@ Result<std::optional<Options>> parse_options(int argc, char** argv) {
   }
   if (!options.gate_fds.empty() && !options.listen.empty()) {
     return Error("--gate-fd and --listen exclude each other");
+  }
+  if (options.events_fd >= 0 && !options.events_file.empty()) {
+    return Error("--events and --events-fd exclude each other");
   }
   if (!options.gate_fds.empty() && options.events_fd < 0) {
     return Error("a sandbox's gate needs --events-fd");

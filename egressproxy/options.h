@@ -23,6 +23,7 @@ struct Options {
   std::vector<int> gate_fds;
   std::vector<ListenAt> listen;
   int events_fd = -1;
+  std::string events_file;  // instead of events_fd, where nobody hands one over
   int ready_fd = -1;
   int liveness_fd = -1;
   int control_fd = -1;

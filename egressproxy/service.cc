@@ -1,5 +1,7 @@
 #include "egressproxy/service.h"
 
+#include <fcntl.h>
+
 #include "common/log/event_log.h"
 #include "common/os/files.h"
 #include "common/os/pipes.h"
@@ -33,6 +35,15 @@ Result<Resolver::Options> resolver_options(const policy::EgressPolicy& policy) {
         "no name server: /etc/resolv.conf has none, and the policy's resolver.servers neither");
   }
   return options;
+}
+
+// The event file that was handed over, or the one that was named; none without a sandbox is fine.
+Result<os::UniqueFd> open_events(const Options& options) {
+  if (options.events_file.empty()) return os::UniqueFd(options.events_fd);
+  os::UniqueFd fd(
+      ::open(options.events_file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return Error::from_errno(options.events_file);
+  return fd;
 }
 
 // Ends the loop in order: no new connections, records of the old ones, then the end.
@@ -89,10 +100,11 @@ Status serve(const Options& options, os::UniqueFd& ready) {
   TRY_ASSIGN(const Resolver::Options resolving, resolver_options(*policy));
   (void)os::raise_descriptor_limit();
   std::unique_ptr<log::EventLog> events;
-  if (options.events_fd >= 0) {
+  TRY_ASSIGN(os::UniqueFd events_fd, open_events(options));
+  if (events_fd) {
     events = std::make_unique<log::EventLog>(
-        os::UniqueFd(options.events_fd), log::EventContext{policy->sandbox(), policy->operation(),
-                                                           policy->manifest(), "egressproxy"});
+        std::move(events_fd), log::EventContext{policy->sandbox(), policy->operation(),
+                                                policy->manifest(), "egressproxy"});
   }
   asio::io_context context(1);
   TRY_ASSIGN(const auto own, HostAddresses::open(context));
