@@ -194,10 +194,10 @@ class Pid1 final {
 
 // Standard descriptors that lead nowhere: process 1 has nothing to say but over its socket.
 bool silence_stdio() {
-  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0) return false;
+  const os::UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return false;
   for (int fd = 0; fd < 3; ++fd) {
-    if (::dup2(null, fd) < 0) return false;
+    if (::dup2(null.get(), fd) < 0) return false;
   }
   return true;
 }

@@ -126,8 +126,10 @@ class Running:
         kwargs.setdefault("stdin", subprocess.DEVNULL)
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
+        self._before = set(runner.layers())
         self.process = subprocess.Popen(runner.command(argv, flags), cwd=runner.workspace, **kwargs)
         self.out = self.err = b""
+        runner.running.append(self)
 
     @property
     def supervisor(self):
@@ -149,8 +151,13 @@ class Running:
 
     def wait_for_file(self, name="ready"):
         """Until the workload has made a file in its workspace: it lies in the layer."""
-        found = wait_until(lambda: (self.runner.layer() or pathlib.Path("/nonexistent")).joinpath("upper", name).exists())
+        found = wait_until(lambda: self.layer() and (self.layer() / "upper" / name).exists(), 20)
         assert found, f"the workload did not start: {self.finish(kill=True)}"
+
+    def layer(self):
+        """The state directory of this run, once it is there."""
+        new = set(self.runner.layers()) - self._before
+        return new.pop() if new else None
 
     def traces(self):
         own = {os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES}
@@ -162,7 +169,7 @@ class Running:
                     namespaces.add(os.readlink(f"/proc/{pid}/ns/{name}"))
         inodes = {text.split("[")[1].rstrip("]") for text in namespaces - own}
         assert pids and inodes
-        return Traces(pids, inodes, self.runner.layer().name)
+        return Traces(pids, inodes, self.layer().name)
 
     def signal(self, number):
         os.kill(self.supervisor, number)
@@ -179,6 +186,7 @@ class Runner:
 
     def __init__(self, user=None, engine_flags=()):
         self.user = user
+        self.running = []
         self.engine_flags = list(engine_flags)
         self.programs, self._copy = programs_for(user)
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="cofferdam-it-"))
@@ -191,7 +199,19 @@ class Runner:
             for path in (self.root, *self.root.rglob("*")):
                 shutil.chown(path, user, pwd.getpwnam(user).pw_gid)
 
+    def stop_all(self):
+        """What a test that failed left running."""
+        for started in self.running:
+            if started.process.poll() is None and started.supervisor:
+                os.kill(started.supervisor, signal.SIGKILL)
+            for stream in (started.process.stdout, started.process.stderr):
+                if stream:
+                    stream.close()
+            started.process.wait(timeout=20)
+        self.running.clear()
+
     def close(self):
+        self.stop_all()
         for directory in (self.root, self._copy):
             if directory:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -225,11 +245,15 @@ class Runner:
             command = ["runuser", "-u", self.user, "--", "env", "-i", *(f"{k}={v}" for k, v in environment.items()), *command]
         return subprocess.run(command, cwd=self.workspace, env=environment, capture_output=True, check=False, timeout=60)
 
+    def layers(self):
+        """The state directories of all sandboxes."""
+        top = self.home / ".local/state/cofferdam/sandboxes"
+        return [path for path in top.glob("*") if not path.name.startswith(".")] if top.is_dir() else []
+
     def layer(self):
         """The state directory of the newest sandbox."""
-        top = self.home / ".local/state/cofferdam/sandboxes"
-        found = [path for path in top.glob("*") if not path.name.startswith(".")] if top.is_dir() else []
-        return max(found, key=lambda path: path.stat().st_ctime_ns) if found else None
+        found = self.layers()
+        return max(found, key=lambda path: (path / "manifest.json").stat().st_mtime_ns) if found else None
 
     def events(self):
         return [json.loads(line) for line in (self.layer() / "events.jsonl").read_text().splitlines()]

@@ -4,6 +4,8 @@ import subprocess
 
 import pytest
 
+pytest.register_assert_rewrite("engine_cases", "sandbox_runs")
+
 from engine_cases import SLEEP, EngineCases, descendants_inside, text
 from sandbox_runs import ORDINARY_USER, Runner, fuse_for_everybody, ordinary_user, skip_unless_root
 
@@ -44,7 +46,8 @@ class TestNativeEngine(EngineCases):
                                 capture_output=True, text=True, check=True).stdout
         started.signal(15)
         started.finish()
-        assert "priority -150; policy accept" in rules and "priority filter; policy drop" in rules, rules
+        # nft calls -150 of an output chain "mangle".
+        assert "output priority mangle; policy accept" in rules and "priority filter; policy drop" in rules, rules
         assert "redirect to :53" in rules and "redirect to :3129" in rules, rules
         assert "reject with icmpx" in rules and "admin-prohibited" in rules, rules
         assert "dev lo" in routes and "198.18.255.254" in routes, routes
