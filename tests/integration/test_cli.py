@@ -70,8 +70,9 @@ def make_world(uid):
     return World(root, uid)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def open_fuse():
+    """Ordinary machines have /dev/fuse 0666; where it is closed it is opened for the duration."""
     before = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
     os.chmod("/dev/fuse", 0o666)
     yield
