@@ -14,6 +14,8 @@
 #include "common/os/files.h"
 #include "common/os/host_probes.h"
 #include "common/os/process.h"
+#include "orchestrator/engine/docker/client.h"
+#include "orchestrator/engine/docker/daemon_address.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -22,7 +24,6 @@ namespace fs = std::filesystem;
 using std::chrono::seconds;
 
 constexpr std::array kBwrapPaths = {"/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"};
-constexpr std::array kDockerPaths = {"/usr/bin/docker", "/usr/local/bin/docker"};
 
 void for_each_line(const std::string& text, const std::function<void(std::string_view)>& visit) {
   for (std::size_t at = 0; at < text.size();) {
@@ -164,33 +165,24 @@ void read_ids(HostFacts* facts) {
   }
 }
 
-Result<std::string> ask_docker(const std::vector<std::string>& words) {
-  for (const char* path : kDockerPaths) {
-    if (::access(path, X_OK) != 0) continue;
-    os::SpawnOptions options;
-    options.argv = {path};
-    options.argv.insert(options.argv.end(), words.begin(), words.end());
-    TRY_ASSIGN(const os::CommandOutput output, os::run_command(std::move(options), seconds(20)));
-    std::string text = output.status.shell_status() == 0 ? output.out : output.err;
-    text = text.substr(0, text.find('\n'));
-    if (output.status.shell_status() != 0) return Error(text);
-    return text;
-  }
-  return Error("no docker command in /usr/bin");
-}
-
 void find_docker(HostFacts* facts, const FactsQuery& query) {
-  auto version = ask_docker({"version", "--format", "{{.Server.Version}}"});
-  facts->docker.daemon.works = version.ok();
-  if (!version.ok()) {
-    facts->docker.daemon.detail = version.error().message();
+  const auto client = [&]() -> Result<docker::DockerClient> {
+    TRY_ASSIGN(const std::string socket, docker::own_daemon_address());
+    return docker::DockerClient::connect(socket);
+  }();
+  facts->docker.daemon.works = client.ok();
+  if (!client.ok()) {
+    facts->docker.daemon.detail = client.error().message();
     return;
   }
-  facts->docker.version = *version;
-  facts->docker.daemon.detail = "server " + *version;
-  if (query.image.empty() || query.image[0] == '-') return;
-  auto id = ask_docker({"image", "inspect", "--format", "{{.Id}}", query.image});
-  if (id.ok()) facts->docker.image_id = *id;
+  facts->docker.version = client->server_version();
+  facts->docker.daemon.detail = "server " + client->server_version();
+  if (query.image.empty()) return;
+  auto image = client->inspect_image(query.image);
+  if (!image.ok()) return;
+  facts->docker.image_id = image->id;
+  facts->docker.image_volumes = std::move(image->volumes);
+  facts->docker.image_env = std::move(image->env);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ struct DockerFacts {
   Probe daemon;
   std::string version;
   std::string image_id;  // of the image asked about; empty: not there
+  std::vector<std::string> image_volumes;
+  std::map<std::string, std::string> image_env;
 };
 
 struct HostFacts {

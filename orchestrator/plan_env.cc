@@ -1,6 +1,7 @@
 // The workload's environment, and the plan as JSON.
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "common/base/escape.h"
 #include "orchestrator/make_plan.h"
@@ -40,6 +41,21 @@ void add_safe(const PlanRequest& request, std::map<std::string, std::string>* en
   if (!env->contains("LANG") && !env->contains("LC_ALL")) (*env)["LANG"] = "C.UTF-8";
 }
 
+bool is_proxy_variable(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name.ends_with("_proxy");
+}
+
+// An image's own variables, PATH above all: its programs lie where the image says. They come from no
+// user, so that one that could not be asked for is left out.
+void add_of_image(const HostFacts& facts, std::map<std::string, std::string>* env) {
+  for (const auto& [name, value] : facts.docker.image_env) {
+    const bool ours = name == "HOME" || name == "USER" || name == "LOGNAME" || name == "HOSTNAME";
+    if (!ours && !is_proxy_variable(name) && !variable_fault(name, value)) (*env)[name] = value;
+  }
+}
+
 }  // namespace
 
 Result<std::map<std::string, std::string>> make_env(const PlanRequest& request,
@@ -47,6 +63,7 @@ Result<std::map<std::string, std::string>> make_env(const PlanRequest& request,
   const std::string user = facts.user_name.empty() ? "user" : facts.user_name;
   std::map<std::string, std::string> env = {
       {"PATH", path_variable(request)}, {"HOME", facts.home}, {"USER", user}, {"LOGNAME", user}};
+  if (request.manifest.engine == "docker") add_of_image(facts, &env);
   if (request.manifest.env_inherit == "safe") add_safe(request, &env);
   if (request.terminal && !env.contains("TERM")) env["TERM"] = "xterm-256color";
   for (const PresetResult& preset : request.presets) {

@@ -13,24 +13,14 @@
 
 #include "common/log/event_log.h"
 #include "common/os/files.h"
-#include "common/os/process.h"
 #include "common/os/unmount.h"
+#include "orchestrator/engine/docker/remains.h"
+#include "orchestrator/engine/docker/run_directory.h"
 
 namespace cofferdam::orchestrator {
 namespace {
 
 namespace fs = std::filesystem;
-
-Status remove_container(const std::string& id) {
-  if (id.empty() || id[0] == '-') return Error("not a container: " + id);
-  os::SpawnOptions options;
-  options.argv = {"/usr/bin/docker", "rm", "--force", "--volumes", id};
-  TRY_ASSIGN(const os::CommandOutput output,
-             os::run_command(std::move(options), std::chrono::seconds(60)));
-  const bool gone = output.err.find("No such container") != std::string::npos;
-  if (output.status.shell_status() == 0 || gone) return {};
-  return Error(output.err.substr(0, output.err.find('\n')));
-}
 
 // The processes that still lie in the group; it is the sandbox's alone.
 void kill_processes(const fs::path& directory) {
@@ -68,6 +58,10 @@ Status remove_directory(const fs::path& directory) {
   if (normal != directory || normal.string().find("/cofferdam/") == std::string::npos) {
     return Error("not a directory of ours: " + directory.string());
   }
+  // Mount points of FUSE may lie in it: never removed as a tree.
+  if (normal.parent_path() == docker::kRunRoot) {
+    return docker::remove_run_directory(docker::RunLayout(normal.filename().string()));
+  }
   return os::remove_tree(directory);
 }
 
@@ -99,7 +93,10 @@ void record_event(const SandboxRecord& record, const Reaped& reaped) {
 
 Reaped undo_resources(const SandboxRecord& record) {
   Reaped reaped{record.id, record.name, {}, {}};
-  undo_each(record, "containers", remove_container, &reaped);
+  undo_each(
+      record, "containers",
+      [&](const std::string& name) { return docker::remove_owned_container(record, name); },
+      &reaped);
   undo_each(
       record, "mounts", [](const std::string& path) { return os::unmount_if_mounted(path); },
       &reaped);

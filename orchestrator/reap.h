@@ -21,7 +21,7 @@ struct Reaped {
 // creations and removals go too.
 Result<std::vector<Reaped>> reap_orphans(const SandboxStore& store);
 
-// Undoes record.resources: {"containers": [ID], "mounts": [PATH], "cgroups":
+// Undoes record.resources: {"containers": [NAME], "mounts": [PATH], "cgroups":
 // [DIRECTORY], "directories": [PATH]}, in this order. What is gone already is fine.
 Reaped undo_resources(const SandboxRecord& record);
 

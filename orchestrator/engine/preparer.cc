@@ -121,7 +121,10 @@ Status Preparer::make_namespaces(const Plan& plan, int interrupt) {
 Result<Preparer> Preparer::start_join(const Plan& plan, int pidfd,
                                       const std::vector<std::string>& targets, int interrupt) {
   TRY_ASSIGN(Preparer preparer, spawn());
-  const Json request{{"type", "prepare"}, {"join", true}, {"mounts", targets}};
+  std::vector<bool> read_only;
+  for (const MountPlan& mount : plan.mounts) read_only.push_back(!mount.writable);
+  const Json request{
+      {"type", "prepare"}, {"join", true}, {"mounts", targets}, {"read_only", read_only}};
   TRY(os::send_packet(preparer.socket_.get(), canonical_json(request), {pidfd}));
   TRY(preparer.receive_fds(plan, interrupt));
   return preparer;

@@ -26,6 +26,7 @@ namespace {
 struct Request {
   bool join = false;
   std::vector<std::string> mounts;  // names, or targets on the host when joining
+  std::vector<bool> read_only;      // joining: for each mount
   StagingSizes sizes;
 };
 
@@ -34,7 +35,12 @@ Result<Request> parse_request(const Json& body) {
   try {
     request.join = body.at("join").get<bool>();
     request.mounts = body.at("mounts").get<std::vector<std::string>>();
-    if (!request.join) {
+    if (request.join) {
+      request.read_only = body.at("read_only").get<std::vector<bool>>();
+      if (request.read_only.size() != request.mounts.size()) {
+        return Error("prepare message: read_only does not fit mounts");
+      }
+    } else {
       request.sizes.tmp_bytes = body.at("tmp_bytes").get<std::uint64_t>();
       request.sizes.tmp_exec = body.at("tmp_exec").get<bool>();
       request.sizes.shm_bytes = body.at("shm_bytes").get<std::uint64_t>();
@@ -110,7 +116,7 @@ Status prepare(int socket, int program) {
       target = std::string(kStagedMounts) + "/" + target;
       if (::mkdir(target.c_str(), 0755) != 0) return Error::from_errno("mkdir " + target);
     }
-    TRY(mount_fuse(devices[i].get(), target));
+    TRY(mount_fuse(devices[i].get(), target, request.join && request.read_only[i]));
   }
   TRY(set_up_loopback());
   TRY(load_ruleset());

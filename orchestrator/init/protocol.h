@@ -5,7 +5,7 @@
 //   S→P
 //   {"type":"prepare","join":false,"mounts":["workspace",…],"tmp_bytes":N,"tmp_exec":B,"shm_bytes":N}
 //       join: fds [pidfd]; the network namespace of that process is prepared, no other namespace
-//       is made, and each mount is {"target":PATH} on the host.
+//       is made, "mounts" are paths on the host, and "read_only":[B,…] tells how each is mounted.
 //   P→S {"type":"unshared"}                       namespaces are made; write the id maps
 //   S→P {"type":"mapped"}
 //   P→S {"type":"prepared","fuse":N,"gate":M}     fds: N of /dev/fuse in the order of mounts, M

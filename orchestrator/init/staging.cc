@@ -76,11 +76,13 @@ Status stage_files(int contents, const std::vector<std::uint64_t>& sizes) {
   return {};
 }
 
-Status mount_fuse(int device, const std::string& target) {
+Status mount_fuse(int device, const std::string& target, bool read_only) {
   const std::string options =
       "fd=" + std::to_string(device) +
       ",rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other";
-  if (::mount("cofferdam", target.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+  unsigned long flags = MS_NOSUID | MS_NODEV;
+  if (read_only) flags |= MS_RDONLY;
+  if (::mount("cofferdam", target.c_str(), "fuse", flags, options.c_str()) != 0) {
     return Error::from_errno("mount FUSE at " + target);
   }
   return {};

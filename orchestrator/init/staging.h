@@ -26,6 +26,6 @@ Status make_staging(const StagingSizes& sizes, int program);
 Status stage_files(int contents, const std::vector<std::uint64_t>& sizes);
 
 // Mounts an opened /dev/fuse at `target`: nosuid, nodev, allow_other, default_permissions.
-Status mount_fuse(int device, const std::string& target);
+Status mount_fuse(int device, const std::string& target, bool read_only);
 
 }  // namespace cofferdam::init

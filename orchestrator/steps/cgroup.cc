@@ -165,7 +165,7 @@ std::vector<std::string> Cgroup::directories() const {
   return paths;
 }
 
-std::vector<std::string> Cgroup::hits() const {
+std::vector<std::string> limit_hits_in(const std::vector<std::filesystem::path>& directories) {
   struct Counter {
     const char* limit;
     const char* file;
@@ -175,7 +175,7 @@ std::vector<std::string> Cgroup::hits() const {
                                    {"memory", "memory.events", "oom_kill"},
                                    {"memory", "memory.oom_control", "oom_kill"}};
   std::vector<std::string> names;
-  for (const auto& directory : directories_) {
+  for (const auto& directory : directories) {
     for (const Counter& counter : kCounters) {
       const auto text = os::read_file(directory / counter.file);
       if (!text.ok()) continue;

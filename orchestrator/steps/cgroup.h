@@ -25,6 +25,9 @@ struct CgroupPlace {
 std::map<std::string, CgroupPlace> parse_cgroup_places(const std::string& cgroup,
                                                        const std::string& mountinfo);
 
+// Names of the limits that were reached in these groups: "pids", "memory".
+std::vector<std::string> limit_hits_in(const std::vector<std::filesystem::path>& directories);
+
 class Cgroup final {
  public:
   // Makes the groups that `limits` needs. pids that no group can limit are left out (the caller
@@ -38,8 +41,7 @@ class Cgroup final {
   Status add(pid_t pid) const;
   bool limits_pids() const { return limits_pids_; }
   std::vector<std::string> directories() const;
-  // Names of the limits that were reached: "pids", "memory".
-  std::vector<std::string> hits() const;
+  std::vector<std::string> hits() const { return limit_hits_in(directories_); }
   // Kills what is left (version 2) and removes the groups; waits at most a second for the last
   // processes to be gone.
   void remove();
