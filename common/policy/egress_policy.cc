@@ -117,7 +117,13 @@ Decision EgressPolicy::decide_name(const Endpoint& endpoint, Protocol protocol) 
       rule_id = rule.id;
     }
   }
-  if (mode_ == EgressMode::kOpen) return allow(std::string(kOpenMode));
+  if (mode_ == EgressMode::kOpen) {
+    // Where TLS and HTTP are at home the name inside is verified, or a deny rule would be escaped
+    // by an address that two names share.
+    const bool named_inside = endpoint.port == 80 || endpoint.port == 443;
+    if (protocol != Protocol::kTcp || !named_inside) return allow(std::string(kOpenMode));
+    if (nearest == Reason::kNoRule) nearest = Reason::kProtocolNotAllowed;
+  }
   return deny(nearest, std::move(rule_id));
 }
 

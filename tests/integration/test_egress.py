@@ -739,3 +739,17 @@ def test_listen_serves_without_a_sandbox(world):
         # The gate does not lead to itself.
         assert "loopback_address" in curl("-i", "-x", proxy, "http://127.0.0.1:3128/").stdout
         assert stack.events(event="egress", reason="no_rule")
+
+
+def test_open_mode_keeps_deny_rules_and_the_floor(world):
+    world.dns.add("free.example.net", A=V4)
+    world.dns.add("banned.example.net", A=V4)
+    with Gate(world, mode="open", deny=["banned.example.net"]) as free:
+        assert body(free.curl("http://free.example.net/"))["server"] == V4
+        assert free.ask("banned.example.net")[0] == 3
+        # The shared address does not lead to the denied name.
+        result = free.curl("--resolve", f"banned.example.net:443:{V4}", "-k", "https://banned.example.net/")
+        assert result.returncode != 0
+        assert free.wait_event(event="egress", reason="sni_mismatch", host="banned.example.net")
+        assert "421" in free.curl("-i", "-H", "Host: banned.example.net", "http://free.example.net/").stdout
+        assert reason_of(talk(free, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 80, "169.254.169.254")) == "metadata_address"

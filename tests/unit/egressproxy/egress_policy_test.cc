@@ -220,6 +220,11 @@ TEST(EgressPolicy, OpenModeStillKeepsTheFloorAndThePolicyTier) {
   const EgressPolicy policy = policy_of({}, {"bad.example"}, {{"mode", "open"}});
   EXPECT_TRUE(policy.decide_name(endpoint("any.example:8443"), Protocol::kTls).allowed());
   EXPECT_TRUE(policy.decide_lookup(*HostName::parse("any.example")).allowed());
+  EXPECT_TRUE(policy.decide_name(endpoint("any.example:22"), Protocol::kTcp).allowed());
+  // A shared address must not lead to bad.example through another name.
+  EXPECT_FALSE(policy.decide_name(endpoint("any.example:443"), Protocol::kTcp).allowed());
+  EXPECT_FALSE(policy.decide_endpoint(endpoint("any.example:443")).protocols.tcp);
+  EXPECT_TRUE(policy.decide_endpoint(endpoint("any.example:443")).protocols.tls);
   EXPECT_FALSE(policy.decide_lookup(*HostName::parse("bad.example")).allowed());
   EXPECT_TRUE(policy.decide_name(endpoint("8.8.8.8:443"), Protocol::kTls).allowed());
   EXPECT_EQ(policy.decide_name(endpoint("169.254.169.254:80"), Protocol::kHttp).reason,
