@@ -28,7 +28,8 @@ class Widened final {
   Widened& operator=(const Widened&) = delete;
 
   void restore() {
-    if (widened_) (void)::fchmodat(dir_fd_, name_.c_str(), mode_, 0);
+    // Nothing can be done about a failure: the directory keeps the bits that were added.
+    if (widened_ && ::fchmodat(dir_fd_, name_.c_str(), mode_, 0) != 0) mode_ = 0;
     widened_ = false;
   }
   // The directory has another name now.
