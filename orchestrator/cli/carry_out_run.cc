@@ -9,6 +9,7 @@
 #include "common/base/escape.h"
 #include "common/log/event_log.h"
 #include "common/os/files.h"
+#include "orchestrator/changes/changes.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/event_reader.h"
@@ -83,6 +84,8 @@ Status finish_record(OwnedSandbox* sandbox, const RunOutcome& outcome) {
 struct Review {
   Summary summary;
   std::size_t changes = 0;
+  std::uint64_t ignored = 0;  // by the user's own ignore rules
+  std::size_t omitted = 0;    // never exported nor merged: .git, special files, …
   std::string changes_error;
 };
 
@@ -92,13 +95,24 @@ Review review(const OwnedSandbox& sandbox, const Plan& plan) {
                                    [&](const Json& event) { out.summary.add(event); });
   if (!read.ok()) note("the events cannot be read: " + read.error().message());
   if (!plan.mounts.front().layer) return out;  // read only: nothing can have changed
-  const auto changes = count_changes(sandbox.record);
+  const auto changes = changes::compute_changes(sandbox.record);
   if (changes.ok()) {
-    out.changes = *changes;
+    out.changes = changes->changes.size();
+    out.ignored = changes->ignored_entries();
+    out.omitted = changes->omissions.size();
   } else {
     out.changes_error = changes.error().message();
   }
   return out;
+}
+
+std::string left_out_text(const Review& review) {
+  std::string text;
+  if (review.ignored > 0) text += std::to_string(review.ignored) + " ignored by your rules";
+  if (review.omitted > 0) {
+    text += (text.empty() ? "" : ", ") + std::to_string(review.omitted) + " never taken home";
+  }
+  return text.empty() ? text : " (and " + text + ")";
 }
 
 void print_summary(const OwnedSandbox& sandbox, const RunOutcome& outcome, const Review& review) {
@@ -111,11 +125,11 @@ void print_summary(const OwnedSandbox& sandbox, const RunOutcome& outcome, const
   if (!review.changes_error.empty()) {
     note("what it changed cannot be told: " + review.changes_error);
   } else if (review.changes == 0) {
-    note("no changes");
+    note("no changes" + left_out_text(review));
   } else {
     note(std::to_string(review.changes) + (review.changes == 1 ? " change" : " changes") +
-         ", not in the workspace yet: cofferdam diff " + id + ", cofferdam merge " + id +
-         ", cofferdam export " + id);
+         left_out_text(review) + ", not in the workspace yet: cofferdam diff " + id +
+         ", cofferdam merge " + id + ", cofferdam export " + id);
   }
 }
 
@@ -127,6 +141,8 @@ void print_summary_json(const OwnedSandbox& sandbox, const RunOutcome& outcome,
   json["ending"] = kEndings[static_cast<std::size_t>(outcome.ending)];
   json["exit_status"] = outcome.exit_status();
   json["message"] = outcome.message;
+  json["ignored"] = review.ignored;
+  json["omitted"] = review.omitted;
   json["changes"] = review.changes_error.empty() ? Json(review.changes) : Json();
   std::fputs((canonical_json(json) + "\n").c_str(), stderr);
 }

@@ -243,6 +243,13 @@ def test_what_it_writes_stays_in_its_layer_until_merged(any_world):
     assert any_world.sandboxes() == []
 
 
+def test_what_is_left_out_is_counted(world):
+    (world.project / ".gitignore").write_text("out/\n")
+    subprocess.run(["git", "init", "-q", world.project], check=True, env=world.environment())
+    result = world.run("--", "sh", "-c", "mkdir out && touch out/a out/b new && mkfifo pipe")
+    assert "1 change (and 3 ignored by your rules, 1 never taken home)" in message(result)
+
+
 def test_rm_force_throws_changes_away(world):
     world.run("--", "touch", "new")
     assert world("rm", "--force", "last").returncode == 0
