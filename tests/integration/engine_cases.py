@@ -160,6 +160,8 @@ class EngineCases:
         started = runner.start("touch ready; sleep 1; exit 5", ["--pids", "100"])
         started.wait_for_file()
         traces = started.traces()
+        assert traces.left()  # the control: it can be seen
+        assert traces.cgroups_left() or runner.user
         status, err = started.finish()
         assert status == 5, err
         assert traces.left() == [] and traces.cgroups_left() == []

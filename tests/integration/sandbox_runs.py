@@ -94,21 +94,37 @@ def wait_until(condition, seconds=10):
     return condition()
 
 
+def mentions(pid, mark):
+    """Whether a process carries `mark` in its command line or environment."""
+    for name in ("cmdline", "environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in pathlib.Path(f"/proc/{pid}/{name}").read_bytes():
+                return True
+    return False
+
+
 @dataclasses.dataclass
 class Traces:
-    """What a running sandbox is made of."""
+    """What a running sandbox is made of. `mark` is in the environment of each of its programs."""
     pids: set
     namespaces: set
     sandbox: str
+    mark: str
 
     def left(self):
         """What of it is still there, as text lines."""
-        found = [f"process {pid}: {process_table()[pid][2]}" for pid in self.pids if lives(pid)]
-        present = set(subprocess.run(["lsns", "-n", "-o", "NS"], capture_output=True, text=True,
-                                     check=True).stdout.split())
-        found += [f"namespace {inode}" for inode in self.namespaces & present]
+        ours = {pid for pid, (_, state, _) in process_table().items()
+                if state not in "ZX" and (pid in self.pids or mentions(pid, self.mark))}
+        found = [f"process {pid}: {process_table().get(pid)}" for pid in ours]
+        # The kernel gives the number of a namespace that is gone to the next one: only holders count.
+        # lsns fails when a process goes away under it, and still lists the others.
+        listing = subprocess.run(["lsns", "-n", "-o", "NS,PID"], capture_output=True, text=True, check=False).stdout
+        for inode, holder in (line.split() for line in listing.splitlines()):
+            if inode in self.namespaces and int(holder) in ours:
+                found.append(f"namespace {inode}")
         mounts = pathlib.Path("/proc/self/mountinfo").read_text()
-        found += [f"mount {line}" for line in mounts.splitlines() if self.sandbox in line]
+        found += [f"mount {line}" for line in mounts.splitlines()
+                  if self.sandbox in line or any(f"[{inode}]" in line for inode in self.namespaces)]
         for top in ("/tmp", "/run", "/run/cofferdam", "/var/tmp", "/dev/shm"):
             if os.path.isdir(top):
                 found += [f"{top}/{name}" for name in os.listdir(top) if self.sandbox in name]
@@ -169,7 +185,7 @@ class Running:
                     namespaces.add(os.readlink(f"/proc/{pid}/ns/{name}"))
         inodes = {text.split("[")[1].rstrip("]") for text in namespaces - own}
         assert pids and inodes
-        return Traces(pids, inodes, self.layer().name)
+        return Traces(pids, inodes, self.layer().name, str(self.runner.root))
 
     def signal(self, number):
         os.kill(self.supervisor, number)
