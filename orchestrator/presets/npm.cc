@@ -9,6 +9,7 @@ namespace cofferdam::orchestrator {
 namespace {
 
 constexpr std::string_view kCaFile = "/etc/cofferdam/npm-ca.pem";
+constexpr std::string_view kUserFile = "/etc/cofferdam/npmrc";
 
 Status set_environment(const NpmConfig& config, const NpmSurroundings& surroundings,
                        PresetResult* result) {
@@ -30,6 +31,14 @@ Status set_environment(const NpmConfig& config, const NpmSurroundings& surroundi
     }
   } catch (const Json::exception& error) {
     return Error(error.what()).context("presets/npm.json");
+  }
+  // A scope's registry has no variable of its own that a shell would pass on.
+  if (!config.scoped.empty()) {
+    std::string& text = result->files[std::string(kUserFile)];
+    for (const NpmConfig::Scoped& scoped : config.scoped) {
+      text += scoped.scope + ":registry=" + scoped.registry.text() + "\n";
+    }
+    result->env["npm_config_userconfig"] = kUserFile;
   }
   // Headers for native modules, where they are part of the system that is visible inside.
   if (config.node_directory.starts_with("/usr")) {

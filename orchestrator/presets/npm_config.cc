@@ -17,6 +17,13 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
+// It becomes the key of a line of an npmrc.
+bool is_scope(std::string_view scope) {
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.~-";
+  return scope.size() > 1 && scope.substr(1).find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
 }  // namespace
 
 Result<NpmConfig> parse_npm_config(std::string_view text) {
@@ -28,6 +35,7 @@ Result<NpmConfig> parse_npm_config(std::string_view text) {
   for (const auto& [key, value] : config.items()) {
     if (!key.starts_with("@") || !key.ends_with(":registry") || !value.is_string()) continue;
     const std::string scope = key.substr(0, key.size() - std::string_view(":registry").size());
+    if (!is_scope(scope)) return Error("npm's configuration: not a scope: " + scope);
     auto url = parse_registry_url(value.get<std::string>());
     if (!url.ok()) return url.error().context("npm's registry of " + scope);
     out.scoped.push_back({scope, std::move(url).value()});

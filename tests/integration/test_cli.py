@@ -427,10 +427,14 @@ def test_the_next_run_reaps_by_itself(world):
     process = subprocess.Popen([COFFERDAM, "run", "--name", "lost", "--", "sleep", "300"], stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **world.arguments())
     wait_for(lambda: any(s["state"] == "running" for s in world.sandboxes()))
+    state = json.loads((pathlib.Path(world.sandboxes()[0]["directory"]) / "state.json").read_text())
+    groups = state["resources"].get("cgroups", [])
+    assert groups and all(os.path.isdir(group) for group in groups)
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_for(lambda: world.sandboxes()[0]["orphan"] is True)
     assert "reaped lost" in message(world.run("--", "true"))
+    assert not any(os.path.exists(group) for group in groups)
 
 
 def test_state_is_closed_to_others(any_world):

@@ -93,6 +93,11 @@ TEST(NpmPreset, TakesScopedRegistriesAndNoTokens) {
   EXPECT_EQ(preset->rules,
             (std::vector<std::string>{"tls://r.example:443", "tls://private.example:8443"}));
   for (const auto& [name, value] : preset->env) EXPECT_EQ(value.find("tok3n"), std::string::npos);
+  EXPECT_EQ(preset->files.at(preset->env.at("npm_config_userconfig")),
+            "@work:registry=https://private.example:8443/n/\n");
+  EXPECT_FALSE(
+      parse_npm_config(R"({"registry":"https://r.example/","@a\nb:registry":"https://r.example/"})")
+          .ok());
 }
 
 TEST(NpmPreset, TheRepositorysOwnRegistryIsAHintAndNoRight) {
