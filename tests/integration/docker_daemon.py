@@ -52,7 +52,7 @@ class Daemon:
                                  "HEALTHCHECK --interval=1s CMD touch /data/health")
 
     def containers(self, sandbox):
-        done = self.docker("ps", "--all", "--quiet", "--filter", f"label=dev.cofferdam.sandbox={sandbox}")
+        done = self.docker("ps", "--all", "--no-trunc", "--quiet", "--filter", f"label=dev.cofferdam.sandbox={sandbox}")
         return done.stdout.decode().split()
 
 

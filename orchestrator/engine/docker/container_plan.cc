@@ -15,7 +15,7 @@ constexpr std::uint64_t kVolumeBytes = 1ULL << 30U;
 constexpr std::uint64_t kBytesPerInode = 4096;
 constexpr std::uint64_t kFewestInodes = 1024;
 constexpr std::uint32_t kPauseOffset = 65534;  // of the sandbox's range; the workload is not it
-constexpr std::uint32_t kPausePids = 4;
+constexpr std::uint32_t kPausePids = 64;  // the runtime starts it with a dozen threads
 
 std::size_t depth(const std::string& path) {
   return static_cast<std::size_t>(std::count(path.begin(), path.end(), '/'));

@@ -187,8 +187,13 @@ class DockerEngine final : public Engine {
     auto process = open_container_process(*client_, pause_id_);
     if (!process.ok()) return process.error().context(kElsewhere);
     pause_ = std::move(process).value();
-    TRY(wait_for_program_digest(*pause_, image.program_digest, input_.interrupt)
-            .context(kElsewhere));
+    const auto started =
+        wait_for_program_digest(*pause_, image.program_digest, input_.interrupt);
+    // A process of that number that is another one: Docker's numbers are not this kernel's.
+    if (!started.ok() && started.error().error_number() == ETIMEDOUT) {
+      return started.error().context(kElsewhere);
+    }
+    TRY(started);
     TRY_ASSIGN(const bool same, sees_same_file(*pause_, "/token", layout_.token()));
     if (!same) return Error(kElsewhere);
     TRY_ASSIGN(const Json inspect, client_->inspect_container(pause_id_));
