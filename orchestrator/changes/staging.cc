@@ -80,7 +80,7 @@ Status Staging::make_file(const LayerView& view, const std::string& name, const 
   TRY(give(fd.get(), owner));
   // After the owner: chown takes set-id bits away.
   if (::fchmod(fd.get(), change.theirs.mode) != 0) return Error::from_errno("chmod");
-  if (::fsync(fd.get()) != 0) return Error::from_errno("fsync");
+  // The whole file system is synced once, before the first act that anybody sees.
   return {};
 }
 

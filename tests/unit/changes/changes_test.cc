@@ -216,6 +216,18 @@ TEST(Changes, WhatLiesInANewDirectoryWasNotThereBefore) {
   EXPECT_TRUE(set.changes[1].base_known);
 }
 
+TEST(Changes, WhatAnOpaqueDirectoryHoldsWithoutARecordIsNew) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.remove("dir");
+  layer.put("dir", directory());
+  layer.forge_upper("dir/by-rename", file("no record of its own"));
+  const ChangeSet set = changes_of(layer);
+  ASSERT_FALSE(set.changes.empty());
+  EXPECT_EQ(set.changes[0].path, "dir/by-rename");
+  EXPECT_TRUE(set.changes[0].base_known);
+}
+
 TEST(Changes, LinksInTheUpperLayerAreDataEvenWhereDirectoriesBelong) {
   const Workbench bench(base());
   LayerBuilder layer(bench.workspace());
