@@ -50,9 +50,12 @@ Status load_filter() {
     if (number == __NR_SCMP_ERROR || number < 0) continue;
     check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0), name);
   }
-  check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
-                         SCMP_A1(SCMP_CMP_MASKED_EQ, 0xFFFFFFFFU, FICLONE)),
-        "ioctl");
+  struct scmp_arg_cmp clone_only {};
+  clone_only.arg = 1;
+  clone_only.op = SCMP_CMP_MASKED_EQ;
+  clone_only.datum_a = 0xFFFFFFFFU;
+  clone_only.datum_b = FICLONE;
+  check(seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, &clone_only), "ioctl");
   check(seccomp_load(filter), "load");
   seccomp_release(filter);
   return result;

@@ -16,9 +16,10 @@ class Reader final {
       fail("must be an object");
       return;
     }
-    for (const auto& [key, value] : json.items()) {
-      if (std::none_of(keys.begin(), keys.end(), [&](const char* k) { return key == k; })) {
-        fail("unknown key " + key);
+    for (const auto& item : json.items()) {
+      const std::string& found = item.key();
+      if (std::none_of(keys.begin(), keys.end(), [&](const char* k) { return found == k; })) {
+        fail("unknown key " + found);
       }
     }
     for (const char* key : keys) {

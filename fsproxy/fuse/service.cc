@@ -43,8 +43,9 @@ Result<std::unique_ptr<Service>> Service::create(const Arguments& arguments) {
   const std::uint64_t open_files = os::raise_open_files_limit();
   const std::size_t per_mount = std::max<std::size_t>(64, open_files / 2 / policy.mounts.size());
   for (const auto& [name, fd] : arguments.mounts) {
-    const auto mount = std::find_if(policy.mounts.begin(), policy.mounts.end(),
-                                    [&](const MountPolicy& m) { return m.name == name; });
+    const auto mount =
+        std::find_if(policy.mounts.begin(), policy.mounts.end(),
+                     [&wanted = name](const MountPolicy& m) { return m.name == wanted; });
     if (mount == policy.mounts.end()) return Error("--mount " + name + ": not in the policy");
     TRY_ASSIGN(auto session, Session::create(*mount, policy, *out->ledger_, *out->events_,
                                              per_mount, os::UniqueFd(fd)));

@@ -66,8 +66,8 @@ Status Overlay::check_move(Node& top, const std::string& from, const std::string
 Status Overlay::rename(NodeId parent, const std::string& name, NodeId new_parent,
                        const std::string& new_name, unsigned flags) {
   TRY(writable());
-  if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 ||
-      flags == (RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+  constexpr unsigned kBoth = RENAME_NOREPLACE | RENAME_EXCHANGE;
+  if ((flags & ~kBoth) != 0 || flags == kBoth) {
     return Error::from_errno("rename", EINVAL);
   }
   Move move;
