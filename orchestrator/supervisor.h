@@ -27,7 +27,7 @@ enum class Ending : std::uint8_t {
 struct RunOutcome {
   Ending ending = Ending::kBroken;
   int status = 0;
-  std::string message;
+  std::string message;  // may hold what came from inside: print it escaped
   // The exit status of `cofferdam run` (DESIGN's table: own, 124, 125, 126, 127, 128+N).
   int exit_status() const;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "orchestrator/init/protocol.h"
 
@@ -52,6 +53,20 @@ void add_namespaces(Options& options, const Plan& plan) {
 
 bool covers(const std::string& tree, const std::string& path) {
   return path == tree || (path.rfind(tree, 0) == 0 && path[tree.size()] == '/');
+}
+
+// Directories of /tmp that lead to a mount and are no mount themselves. What lies beside a mount is
+// not writable, there as elsewhere: they become small file systems of their own.
+std::set<std::string> find_ways_through_tmp(const Plan& plan) {
+  constexpr std::string_view kTmp = "/tmp/";
+  std::set<std::string> ways;
+  for (const MountPlan& mount : plan.mounts) {
+    const auto slash = mount.inside.find('/', kTmp.size());
+    if (mount.inside.rfind(kTmp, 0) != 0 || slash == std::string::npos) continue;
+    ways.insert(mount.inside.substr(0, slash));
+  }
+  for (const MountPlan& mount : plan.mounts) ways.erase(mount.inside);
+  return ways;
 }
 
 // bubblewrap makes missing parents of a bind 0700: they are made beforehand, outermost first,
@@ -117,6 +132,10 @@ std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTre
   Options options;
   add_namespaces(options, plan);
   options.add({"--bind", init::kStagedTmp, "/tmp"});
+  const std::set<std::string> ways = find_ways_through_tmp(plan);
+  for (const std::string& way : ways) {
+    options.add({"--perms", "0755", "--size", "65536", "--tmpfs", way});
+  }
   add_parents(options, plan, trees, files);
   add_system(options, trees);
   add_proc(options, proc_masks);
@@ -128,6 +147,7 @@ std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTre
   for (std::size_t i = 0; i < files.size(); ++i) {
     options.add({"--ro-bind", std::string(init::kStagedFiles) + "/" + std::to_string(i), files[i]});
   }
+  for (const std::string& way : ways) options.add({"--remount-ro", way});
   options.add({"--remount-ro", "/dev", "--remount-ro", "/"});
   options.add({"--chdir", "/"});
   return options.take();

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "common/base/escape.h"
 #include "common/base/json_text.h"
 #include "common/os/fd_passing.h"
 #include "common/os/files.h"
@@ -180,7 +179,7 @@ std::string Preparer::complaints() const {
   if (got <= 0) return {};
   text.resize(static_cast<std::size_t>(got));
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return escape_for_terminal(text);
+  return text;
 }
 
 }  // namespace cofferdam::orchestrator

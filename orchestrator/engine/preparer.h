@@ -44,7 +44,7 @@ class Preparer final {
   Result<Launched> launch(const LaunchRequest& request, int interrupt);
 
   os::ChildProcess& process() { return process_; }
-  // What the process wrote on stderr so far, made safe to print.
+  // What the process wrote on stderr so far; print it escaped.
   std::string complaints() const;
 
  private:

@@ -55,7 +55,7 @@ std::optional<int> resolve(const std::string& name) {
 Result<Filter> make_filter(std::uint32_t default_action) {
   Filter filter(::seccomp_init(default_action), ::seccomp_release);
   if (!filter) return Error("seccomp_init failed");
-  int done = ::seccomp_attr_set(filter.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+  int done = ::seccomp_attr_set(filter.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
   if (done == 0) done = ::seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
   if (done != 0) return Error::from_errno("seccomp_attr_set", -done);
   return filter;

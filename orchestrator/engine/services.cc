@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include "common/base/escape.h"
 #include "common/os/files.h"
 #include "orchestrator/engine/program_path.h"
 #include "orchestrator/engine/wait_readable.h"
@@ -20,6 +19,7 @@ class ServiceCommand final {
   explicit ServiceCommand(const std::filesystem::path& program) {
     options_.argv.push_back(program.string());
     options_.die_with_parent = true;
+    options_.new_session = true;  // Ctrl-C at the terminal is for the workload, not for them
     options_.fds.emplace_back(2, 2);
   }
   void add(const std::string& flag, const std::string& value) {
@@ -62,7 +62,7 @@ Status wait_ready(const Started& started, int interrupt) {
   TRY_ASSIGN(const std::string line, os::read_fd(started.ready.get(), kMaxReadyLine));
   if (line == "ready\n") return {};
   if (line.empty()) return Error("ended before it was ready");
-  return Error(escape_for_terminal(line.substr(0, line.find('\n'))));
+  return Error(line.substr(0, line.find('\n')));
 }
 
 std::string describe(const os::ExitStatus& status) {

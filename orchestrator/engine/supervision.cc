@@ -4,9 +4,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
-#include "common/base/escape.h"
 #include "common/policy/reason.h"
 #include "orchestrator/engine/poll_loop.h"
 #include "orchestrator/engine/stdio_pump.h"
@@ -85,9 +85,8 @@ class Supervision final {
     if (!end.ok() && end.error().error_number() == EAGAIN) return;
     if (!end.ok()) {
       if (!stopping_) {
-        outcome_ = {
-            Ending::kBroken, 0,
-            "process 1 of the sandbox failed: " + escape_for_terminal(end.error().message())};
+        outcome_ = {Ending::kBroken, 0,
+                    "process 1 of the sandbox failed: " + end.error().message()};
       }
       ended_ = true;
       return;
@@ -109,8 +108,8 @@ class Supervision final {
       case WorkloadEnd::Kind::kNotStarted:
         break;
     }
-    const std::string what = escape_for_terminal(plan_.argv.empty() ? "" : plan_.argv[0]) + ": " +
-                             std::strerror(end.value);
+    const std::string what =
+        (plan_.argv.empty() ? std::string() : plan_.argv[0]) + ": " + std::strerror(end.value);
     const bool missing = end.value == ENOENT || end.value == ENOTDIR;
     return {missing ? Ending::kNotFound : Ending::kCannotRun, end.value, what};
   }

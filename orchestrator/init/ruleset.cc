@@ -211,7 +211,8 @@ NetlinkBatch make_ruleset() {
   add_table(batch);
   add_chain(batch, kSteer, "nat", kSteerPriority, NF_ACCEPT);
   add_chain(batch, kGuard, "filter", 0, NF_DROP);
-  for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
+  constexpr std::uint8_t kWithDns[] = {IPPROTO_TCP, IPPROTO_UDP};
+  for (const std::uint8_t protocol : kWithDns) {
     Rule(batch, kSteer).protocol(protocol).destination_port(kDnsPort).redirect(kDnsPort);
   }
   add_own_addresses(batch, kSteer, NFT_RETURN);

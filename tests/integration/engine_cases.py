@@ -124,6 +124,16 @@ class EngineCases:
         status, err = started.finish()
         assert (status, started.out) == (7, b"seen\n"), err
 
+    def test_interrupt_from_the_terminal_reaches_only_the_workload(self, runner):
+        if runner.user:
+            pytest.skip("runuser stands in the process group")
+        started = runner.start("trap 'echo seen; exit 7' INT; " + SLEEP, start_new_session=True)
+        started.wait_for_file()
+        os.killpg(started.supervisor, signal.SIGINT)  # what the terminal does
+        status, err = started.finish()
+        assert (status, started.out) == (7, b"seen\n"), err
+        assert all(e["expected"] for e in runner.events() if e["event"] == "service_ended")
+
     def test_second_interrupt_stops(self, runner):
         started = runner.start("trap '' INT TERM; " + SLEEP)
         started.wait_for_file()

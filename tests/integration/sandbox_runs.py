@@ -161,7 +161,7 @@ class Running:
     def service(self, name):
         table = process_table()
         for pid in descendants(self.supervisor):
-            if table.get(pid, (0, "", ""))[2].startswith(str(self.runner.programs / f"cofferdam-{name} ")):
+            if f"/cofferdam-{name} " in table.get(pid, (0, "", ""))[2]:
                 return pid
         return None
 

@@ -95,6 +95,21 @@ TEST(Launcher, MakesParentsReadableButNeverBelowABoundTree) {
   EXPECT_EQ(position(words, {"--dir", "/usr"}), -1);
 }
 
+TEST(Launcher, LeavesNothingWritableBesideAMountBelowTmp) {
+  Plan plan = make_plan();
+  plan.mounts = {{"workspace", "/tmp/a/b/project", {}, "/layer", true},
+                 {"home", "/tmp/home", {}, "/layer/home", true},
+                 {"deep", "/tmp/home/x/y", {}, "/layer/deep", true}};
+  const Words words = make_launcher_options(plan, make_trees(), {}, {});
+  const long made = position(words, {"--tmpfs", "/tmp/a"});
+  const long bound = position(words, {"--bind", "/run/mounts/workspace", "/tmp/a/b/project"});
+  const long sealed = position(words, {"--remount-ro", "/tmp/a"});
+  EXPECT_GT(made, position(words, {"--bind", "/run/tmp", "/tmp"}));
+  EXPECT_LT(made, bound);
+  EXPECT_LT(bound, sealed);
+  EXPECT_EQ(position(words, {"--tmpfs", "/tmp/home"}), -1);
+}
+
 TEST(EtcFiles, NameTheUserAndTheGateAndResolveTheHostname) {
   const auto files = make_etc_files(make_plan());
   EXPECT_EQ(files.at("/etc/resolv.conf"), "nameserver 127.0.0.1\n");
