@@ -70,7 +70,10 @@ bool looks_binary(std::string_view bytes) {
 Result<HunkCount> write_text_hunks(std::string_view before, std::string_view after, bool escaped,
                                    const Sink& out) {
   const Library library;
-  git_diff_options options = GIT_DIFF_OPTIONS_INIT;
+  git_diff_options options;
+  if (git_diff_options_init(&options, GIT_DIFF_OPTIONS_VERSION) != 0) {
+    return Error("diff: libgit2 does not know its own options");
+  }
   options.flags = GIT_DIFF_FORCE_TEXT;
   options.context_lines = 3;
   Writing writing{out, escaped, {}, std::nullopt};
