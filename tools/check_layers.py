@@ -38,6 +38,8 @@ def folder_of(path: str) -> str:
 
 def allowed(source: str, target: str) -> bool:
     own = folder_of(source)
+    if "/" not in target:  # generated beside the object files of the same library
+        return True
     if target.startswith(own + "/") or target.rsplit("/", 1)[0] == source.rsplit("/", 1)[0]:
         return True
     return any(target.startswith(entry + "/") for entry in ALLOWED.get(own, set()))
