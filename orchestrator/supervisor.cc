@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/os/pidfd.h"
+#include "common/os/pipes.h"
 #include "common/os/signal_fd.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/engine/supervision.h"
@@ -25,6 +26,15 @@ class Subreaper final {
   Subreaper(const Subreaper&) = delete;
   Subreaper& operator=(const Subreaper&) = delete;
 };
+
+// The same file under the name that docs/events.md gives to what engines record.
+Result<std::unique_ptr<log::EventLog>> make_engine_events(const Plan& plan,
+                                                          const log::EventLog& events) {
+  TRY_ASSIGN(os::UniqueFd fd, os::duplicate_fd(events.fd()));
+  return std::make_unique<log::EventLog>(
+      std::move(fd),
+      log::EventContext{plan.sandbox_id, plan.operation_id, plan.manifest_digest, "engine"});
+}
 
 }  // namespace
 
@@ -51,17 +61,18 @@ Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::Event
   TRY_ASSIGN(const os::SignalFd signals,
              os::SignalFd::create({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGPIPE}));
   const Subreaper subreaper;
+  TRY_ASSIGN(const auto engine_events, make_engine_events(plan, events));
   TRY_ASSIGN(const std::unique_ptr<Engine> engine,
-             make_engine({plan, sandbox, events, signals.fd()}));
+             make_engine({plan, sandbox, *engine_events, signals.fd()}));
   Runner runner;
   if (const auto started = runner.apply(engine->start_steps()); !started.ok()) {
     if (started.error().error_number() != EINTR) return started.error();
     return interrupted_by(signals.next().value_or(SIGTERM));
   }
   TRY(sandbox.set_state(SandboxState::kRunning));
-  auto outcome = run_workload(plan, sandbox, events, *engine, signals);
+  auto outcome = run_workload(plan, sandbox, *engine_events, *engine, signals);
   for (const std::string& limit : engine->limit_hits()) {
-    (void)events.write("limit", {{"limit", limit}}).ok();
+    (void)engine_events->write("limit", {{"limit", limit}}).ok();
   }
   runner.undo_all();
   sandbox.record.resources.erase("cgroups");

@@ -19,6 +19,12 @@ Result<SocketPair> make_packet_pair() {
   return SocketPair{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
+Result<UniqueFd> duplicate_fd(int fd) {
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  if (!copy) return Error::from_errno("fcntl(F_DUPFD_CLOEXEC)");
+  return copy;
+}
+
 Status set_cloexec(int fd, bool on) {
   const int flags = ::fcntl(fd, F_GETFD);
   if (flags < 0) return Error::from_errno("fcntl(F_GETFD)");

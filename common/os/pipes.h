@@ -19,6 +19,9 @@ struct SocketPair {
 // AF_UNIX, SOCK_SEQPACKET: one message is one packet.
 Result<SocketPair> make_packet_pair();
 
+// A second descriptor of the same open file, 3 or above.
+Result<UniqueFd> duplicate_fd(int fd);
+
 Status set_cloexec(int fd, bool on);
 Status set_nonblocking(int fd, bool on);
 

@@ -23,12 +23,6 @@ bool is_regular_file(int fd) {
   return ::fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-Result<os::UniqueFd> duplicate(int fd) {
-  os::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
-  if (!copy) return Error::from_errno("fcntl(F_DUPFD)");
-  return copy;
-}
-
 }  // namespace
 
 Result<StdioPump> StdioPump::with_pipes(bool interactive) {
@@ -57,10 +51,10 @@ Result<StdioPump> StdioPump::with_pipes(bool interactive) {
 Result<StdioPump> StdioPump::with_terminal(os::UniqueFd master, bool interactive) {
   StdioPump pump;
   TRY(os::set_nonblocking(master.get(), true));
-  TRY_ASSIGN(pump.outflows_[0].source, duplicate(master.get()));
+  TRY_ASSIGN(pump.outflows_[0].source, os::duplicate_fd(master.get()));
   pump.outflows_[0].target = STDOUT_FILENO;
   if (interactive) {
-    TRY_ASSIGN(pump.inflow_.target, duplicate(master.get()));
+    TRY_ASSIGN(pump.inflow_.target, os::duplicate_fd(master.get()));
     pump.inflow_.source = STDIN_FILENO;
     pump.inflow_.terminal = true;
     if (os::is_terminal(STDIN_FILENO)) {

@@ -349,7 +349,7 @@ except OSError as fault:
         done = runner.python(ATTEMPT + f"attempt(lambda: check(libc.syscall({number},{argument},0,0,0,0)))")
         assert done.stdout == b"PermissionError\n", text(done)
         assert [e for e in runner.events() if e["event"] == "syscall" and e["syscall"] == call
-                and e["verdict"] == "deny" and e["reason"] == "syscall"]
+                and e["verdict"] == "deny" and e["reason"] == "syscall" and e["service"] == "engine"]
 
     def test_limit_of_processes_holds(self, runner):
         done = runner.python("""

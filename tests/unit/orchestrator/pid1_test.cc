@@ -171,6 +171,8 @@ TEST_F(Pid1, ConnectsToALoopbackPort) {
     EXPECT_TRUE(os::send_packet(channel_->fd(),
                                 canonical_json({{"type", "connect"}, {"id", id}, {"port", to}}))
                     .ok());
+    pollfd entry{channel_->fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&entry, 1, 10000), 1);
     auto packet = os::receive_packet(channel_->fd());
     EXPECT_TRUE(packet.ok());
     return std::move(packet).value();
