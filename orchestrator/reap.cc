@@ -127,6 +127,8 @@ Result<std::vector<Reaped>> reap_orphans(const SandboxStore& store) {
     }
     out.push_back(std::move(reaped));
   }
+  TRY_ASSIGN(const auto strays, docker::remove_stray_containers(store));
+  for (const std::string& name : strays) out.push_back({name, name, {"containers " + name}, {}});
   TRY(store.remove_leftovers());
   return out;
 }

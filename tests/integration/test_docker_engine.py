@@ -136,6 +136,28 @@ class TestDockerEngine(EngineCases):
 
     # --- docker's own
 
+    @pytest.mark.parametrize("delay", [0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.3])
+    def test_death_of_the_supervisor_during_the_start_leaves_what_reap_finds(self, runner, daemon, delay):
+        started = runner.start(SLEEP)
+        time.sleep(delay)
+        os.kill(started.supervisor, signal.SIGKILL)
+        started.process.wait(timeout=20)
+        layer = started.layer()
+        deadline = time.monotonic() + 15
+        while True:
+            # The daemon may still carry out what it was asked for last.
+            reaped = runner.cofferdam("reap")
+            assert reaped.returncode == 0, text(reaped)
+            if layer is None or time.monotonic() > deadline:
+                break
+            time.sleep(1)
+            if not daemon.containers(layer.name):
+                break
+        if layer:
+            assert not daemon.containers(layer.name)
+            assert layer.name not in pathlib.Path("/proc/self/mountinfo").read_text()
+            assert not (pathlib.Path("/run/cofferdam") / layer.name).exists()
+
     def test_workspace_is_copy_on_write_and_the_repository_is_not_touched(self, runner):
         before = (runner.workspace / "README").read_bytes()
         done = runner.shell("pwd; cat README; echo changed > README; echo new > made; rm -f README; stat -c %u . made")

@@ -15,7 +15,9 @@ constexpr std::uint64_t kVolumeBytes = 1ULL << 30U;
 constexpr std::uint64_t kBytesPerInode = 4096;
 constexpr std::uint64_t kFewestInodes = 1024;
 constexpr std::uint32_t kPauseOffset = 65534;  // of the sandbox's range; the workload is not it
-constexpr std::uint32_t kPausePids = 64;  // the runtime starts it with a dozen threads
+// The runtime starts process 1 with a dozen threads of its own, which count.
+constexpr std::uint32_t kFewestPids = 16;
+constexpr std::uint32_t kPausePids = 64;
 
 std::size_t depth(const std::string& path) {
   return static_cast<std::size_t>(std::count(path.begin(), path.end(), '/'));
@@ -163,6 +165,10 @@ Result<ContainerPlan> make_workload_plan(const Plan& plan, const ContainerOwner&
                                          const RunLayout& layout, const std::string& pause_id,
                                          const std::vector<std::string>& files,
                                          const KernelPaths& paths, const Json& seccomp) {
+  if (plan.limits.pids && *plan.limits.pids < kFewestPids) {
+    return Error("engine docker: its runtime needs at least " + std::to_string(kFewestPids) +
+                 " processes. Remedy: --pids " + std::to_string(kFewestPids) + " or more");
+  }
   ContainerPlan container = make_common(owner, "workload", paths, seccomp);
   container.name = "cofferdam-" + plan.sandbox_id;
   container.image_id = plan.docker->image_id;

@@ -29,6 +29,9 @@ namespace cofferdam::orchestrator::docker {
 namespace {
 
 constexpr std::chrono::seconds kServicePatience{3};
+constexpr const char* kElsewhere =
+    "the Docker daemon does not run on this kernel or does not see this machine's files: a sandbox "
+    "needs both. Remedy: a daemon of this machine, outside of any container or virtual machine";
 // Docker's filter and the two that process 1 installs.
 constexpr int kFilters = 3;
 
@@ -173,22 +176,21 @@ class DockerEngine final : public Engine {
     TRY_ASSIGN(const PauseImage image, find_or_import_pause_image(*client_, program));
     TRY_ASSIGN(pause_plan_,
                make_pause_plan(input_.plan, owner_, layout_, image.id, paths_, profile_));
-    TRY(start(pause_plan_, &pause_id_));
+    if (const auto started = start(pause_plan_, &pause_id_); !started.ok()) {
+      const bool unseen =
+          started.error().message().find("bind source path does not exist") != std::string::npos;
+      return unseen ? started.error().context(kElsewhere) : started.error();
+    }
     const auto checked = check_pause(image);
     if (!checked.ok()) remove(pause_plan_);
     return checked;
   }
 
   Status check_pause(const PauseImage& image) {
-    constexpr const char* kElsewhere =
-        "the Docker daemon does not run on this kernel or does not see this machine's files: a "
-        "sandbox needs both. Remedy: a daemon of this machine, outside of any container or virtual "
-        "machine";
     auto process = open_container_process(*client_, pause_id_);
     if (!process.ok()) return process.error().context(kElsewhere);
     pause_ = std::move(process).value();
-    const auto started =
-        wait_for_program_digest(*pause_, image.program_digest, input_.interrupt);
+    const auto started = wait_for_program_digest(*pause_, image.program_digest, input_.interrupt);
     // A process of that number that is another one: Docker's numbers are not this kernel's.
     if (!started.ok() && started.error().error_number() == ETIMEDOUT) {
       return started.error().context(kElsewhere);

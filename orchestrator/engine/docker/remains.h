@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "orchestrator/engine/docker/container_plan.h"
@@ -16,5 +17,9 @@ std::string instance_of(const SandboxRecord& record);
 // directory; another one of that name is an error. The daemon is the one that the record names
 // (`docker` in its resources). A container that is gone is fine.
 Status remove_owned_container(const SandboxRecord& record, const std::string& name);
+
+// Containers of this state directory whose sandbox has ended or is not there: the daemon made them
+// after their supervisor had died. Their names; nothing where no daemon answers.
+Result<std::vector<std::string>> remove_stray_containers(const SandboxStore& store);
 
 }  // namespace cofferdam::orchestrator::docker

@@ -72,6 +72,14 @@ TEST(ContainerPlan, VolumesThatWouldHideTheWorkspaceAreRefused) {
   }
 }
 
+TEST(ContainerPlan, TooFewProcessesForTheRuntimeAreRefused) {
+  Plan plan = make_plan();
+  plan.limits.pids = 15;
+  EXPECT_FALSE(make_workload_plan(plan, kOwner, RunLayout("x"), "p", {}, kPaths, {}).ok());
+  plan.limits.pids = 16;
+  EXPECT_TRUE(make_workload_plan(plan, kOwner, RunLayout("x"), "p", {}, kPaths, {}).ok());
+}
+
 TEST(ContainerPlan, ARequestAsksForNothingThatWeakens) {
   const Json request = make_create_request(workload_plan());
   const Json& host = request.at("HostConfig");
