@@ -25,6 +25,16 @@ Result<UniqueFd> duplicate_fd(int fd) {
   return copy;
 }
 
+Status occupy_standard_descriptors() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number is `fd`; the direction is the one that nobody uses.
+    const int filled = ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    if (filled != fd) return Error::from_errno("/dev/null");
+  }
+  return {};
+}
+
 Status set_cloexec(int fd, bool on) {
   const int flags = ::fcntl(fd, F_GETFD);
   if (flags < 0) return Error::from_errno("fcntl(F_GETFD)");

@@ -22,6 +22,11 @@ Result<SocketPair> make_packet_pair();
 // A second descriptor of the same open file, 3 or above.
 Result<UniqueFd> duplicate_fd(int fd);
 
+// Fills those of descriptors 0, 1 and 2 that are closed, so that nothing opened later gets their
+// numbers and what is meant for the user ends in it. Reading and writing them fails as before. The
+// first act of a program.
+Status occupy_standard_descriptors();
+
 Status set_cloexec(int fd, bool on);
 Status set_nonblocking(int fd, bool on);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/log/diagnostics.h"
+#include "common/os/pipes.h"
 #include "orchestrator/cli/commands.h"
 
 namespace {
@@ -36,6 +37,7 @@ int report_parse(const CLI::App& app, const CLI::ParseError& error, bool runs) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (!cofferdam::os::occupy_standard_descriptors().ok()) return cli::kExitFailed;
   cofferdam::log::set_up_diagnostics("cofferdam");
   std::vector<std::string> words(argv + 1, argv + argc);
   const bool runs = !words.empty() && (words.front() == "run" || words.front() == "exec");

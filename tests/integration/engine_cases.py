@@ -95,6 +95,18 @@ class EngineCases:
                            timeout=60, check=False)
         assert target.read_bytes().startswith(b"before\none\n")
 
+    @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+    def test_closed_standard_descriptors_lead_nowhere_else(self, runner, closed):
+        command = runner.command(["sh", "-c", "echo forged-line; echo forged-line >&2; touch ran"], ["-i"])
+        subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', *command], cwd=runner.workspace, timeout=60,
+                       capture_output=True, check=False)
+        state = [path for path in runner.layer().iterdir() if path.is_file() and not path.name.startswith("meta")]
+        assert runner.layer().joinpath("events.jsonl") in state
+        for path in state:
+            assert not path.read_bytes().startswith(b"forged-line"), path
+            assert b"\nforged-line" not in path.read_bytes(), path
+        assert runner.events()
+
     def test_terminal_with_t(self, runner):
         done = subprocess.run(["script", "-qec", " ".join(
             f"'{word}'" for word in runner.command(["sh", "-c", "tty && test -t 0 && test -t 2 && echo is-a-tty; exit 4"],
