@@ -29,6 +29,16 @@ class RuleList {
   Json rules_ = Json::array();
 };
 
+constexpr std::string_view kHooks = ".git/hooks/**";
+
+// Whose objects the workload sees as its own: the caller's, and when root works on another user's
+// project, that user's.
+Json owners(std::uint32_t caller, std::uint32_t workspace_owner) {
+  Json ids = Json::array({caller});
+  if (caller == 0 && workspace_owner != 0) ids.push_back(workspace_owner);
+  return ids;
+}
+
 Result<Json> home_rules() {
   TRY_ASSIGN(const Json data, parse_json(embedded_home_rules()).context("home_outside.json"));
   RuleList list;
@@ -53,6 +63,9 @@ Result<Json> mount_rules(const PlanRequest& request, const MountPlan& mount) {
   }
   for (const FileRule& rule : request.manifest.file_rules) {
     if (mount.name != "workspace" && rule.action == "readonly") continue;
+    // The hooks of a repository that is yet to be made inside protect nothing: no `.git` goes home.
+    // With the rule `git init` could not put its samples there.
+    if (!request.workspace.has_git && rule.source == "default" && rule.pattern == kHooks) continue;
     list.add(rule.source, rule.action, rule.pattern);
   }
   for (const ExtraMount& extra : request.manifest.mounts) {
@@ -98,8 +111,9 @@ Result<Json> make_fs_policy(const PlanRequest& request, const Plan& plan) {
       {"operation", plan.operation_id},
       {"manifest", plan.manifest_digest},
       {"owner",
-       {{"uids", {plan.ids.caller_uid}},
-        {"gids", {plan.ids.caller_gid}},
+       {{"uids", owners(plan.ids.caller_uid, request.workspace.owner_uid)},
+        {"gids", plan.ids.caller_uid == 0 ? owners(plan.ids.caller_gid, request.workspace.owner_gid)
+                                          : Json::array({plan.ids.caller_gid})},
         {"shown_uid", plan.ids.inside_uid},
         {"shown_gid", plan.ids.inside_gid},
         {"other_uid", kNobody},

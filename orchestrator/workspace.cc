@@ -167,6 +167,13 @@ Result<Workspace> find_workspace(const WorkspaceQuery& query) {
     }
   }
   workspace.directory = lies_in(directory, workspace.path) ? directory : workspace.path;
+  struct stat st {};
+  if (::stat(workspace.path.c_str(), &st) != 0) {
+    return Error::from_errno(workspace.path.string());
+  }
+  workspace.owner_uid = st.st_uid;
+  workspace.owner_gid = st.st_gid;
+  workspace.has_git = ::lstat((workspace.path / ".git").c_str(), &st) == 0;
   find_git_directory(&workspace, query);
   return workspace;
 }

@@ -1,6 +1,7 @@
 // Workspace: which directory a sandbox works on, judged before anything is planned.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -22,6 +23,10 @@ struct Workspace {
   std::filesystem::path directory;  // the current directory when it lies inside, else `path`
   // The common git directory of a linked worktree: a second mount at its own path.
   std::optional<std::filesystem::path> git_directory;
+  bool has_git = false;  // it holds a `.git` already
+  // Who owns the workspace: root works on another user's project as that user would.
+  std::uint32_t owner_uid = 0;
+  std::uint32_t owner_gid = 0;
   std::vector<std::string> notes;  // for people
 };
 

@@ -112,7 +112,10 @@ Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name) {
   }
   if (has_whiteout_row(dir, name)) return none();
   TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
-  if (!lower) return none();
+  if (!lower) {
+    tell_outside(dir, name);
+    return none();
+  }
   if (known != nullptr && !known->upper && known->origin == lower->identity &&
       known->type == (lower->st.st_mode & S_IFMT)) {
     struct stat st = lower->st;
@@ -121,6 +124,13 @@ Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name) {
   }
   if (known != nullptr) detach(*known, dir, name);
   return adopt_lower(dir, name, *lower, nodes_.child_path(dir, name));
+}
+
+// A name of HOME that is never shown need not be there to be asked for: the question is the event.
+void Overlay::tell_outside(Node& dir, const std::string& name) {
+  const std::string path = nodes_.child_path(dir, name);
+  const policy::FsDecision decision = options_.rules.decide(path, false);
+  if (decision.action == policy::FsAction::kOutside) observer_.refused("lookup", path, decision);
 }
 
 Result<std::optional<Overlay::Found>> Overlay::find_optional(Node& dir, const std::string& name) {

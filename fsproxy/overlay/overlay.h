@@ -179,6 +179,7 @@ class Overlay final {
   Result<Node*> live_directory(NodeId id);
   bool attached(const Node& node) const;
   Result<Found> find(Node& dir, const std::string& name);
+  void tell_outside(Node& dir, const std::string& name);
   Result<std::optional<Found>> find_optional(Node& dir, const std::string& name);
   Result<Found> adopt_upper(Node& dir, const std::string& name, const struct stat& st,
                             const std::string& path);

@@ -270,6 +270,28 @@ def test_denied_acts_are_events_and_in_the_summary(any_world):
     assert "copy on write" in why
 
 
+def test_asking_for_a_secret_of_home_is_an_event_though_nothing_is_there(any_world):
+    result = any_world.run("--", "sh", "-c", "cat ~/.ssh/id_ed25519; cat ~/.profile; exit 0")
+    assert result.returncode == 0
+    denied = {(e["reason"], e["path"]) for e in any_world.events() if e["event"] == "file"}
+    assert denied == {("outside", ".ssh")}
+
+
+def test_a_repository_is_made_where_there_was_none(any_world):
+    shutil.rmtree(any_world.project / ".git")
+    result = any_world.run("--", "git", "init", "-q", ".")
+    assert result.returncode == 0, message(result)
+    assert not (any_world.project / ".git").exists()
+
+
+def test_root_works_on_another_users_project_as_that_user_would(world):
+    for path in (world.project, world.project / "a.txt"):
+        os.lchown(path, ORDINARY, ORDINARY)
+    result = world.run("--workspace", str(world.project), "--", "sh", "-c", "echo two >> a.txt && cat a.txt")
+    assert result.stdout == b"one\ntwo\n", message(result)
+    assert (world.project / "a.txt").read_text() == "one\n"
+
+
 def test_every_event_carries_what_the_contract_says(world):
     world.run("--allow", "a.example", "--", "true")
     events = world.events()
