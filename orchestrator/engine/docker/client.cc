@@ -133,10 +133,6 @@ Result<Json> DockerClient::ask_json(HttpCall call) const {
   return parse_json(reply.body).context("the Docker daemon's answer");
 }
 
-Result<Json> DockerClient::info() const {
-  return ask_json({"GET", "/info", "", ""});
-}
-
 Result<ImageFacts> DockerClient::inspect_image(std::string_view reference) const {
   TRY_ASSIGN(const Json body,
              ask_json({"GET", "/images/" + percent_encode(reference) + "/json", "", ""}));
@@ -176,26 +172,6 @@ Status DockerClient::start_container(std::string_view id) const {
 
 Result<Json> DockerClient::inspect_container(std::string_view id) const {
   return ask_json({"GET", "/containers/" + percent_encode(id) + "/json", "", ""});
-}
-
-Status DockerClient::kill_container(std::string_view id) const {
-  TRY_ASSIGN([[maybe_unused]] const HttpReply reply,
-             ask({"POST", "/containers/" + percent_encode(id) + "/kill?signal=KILL", "", ""},
-                 kUsualPatience));
-  return {};
-}
-
-Result<int> DockerClient::wait_container(std::string_view id, milliseconds patience) const {
-  TRY_ASSIGN(
-      const HttpReply reply,
-      ask({"POST", "/containers/" + percent_encode(id) + "/wait?condition=not-running", "", ""},
-          patience));
-  TRY_ASSIGN(const Json body, parse_json(reply.body));
-  if (!body.is_object() || !body.contains("StatusCode") ||
-      !body["StatusCode"].is_number_integer()) {
-    return Error("Docker: an end without a status");
-  }
-  return body["StatusCode"].get<int>();
 }
 
 Status DockerClient::remove_container(std::string_view id) const {

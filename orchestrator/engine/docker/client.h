@@ -39,7 +39,6 @@ class DockerClient final {
   const std::string& socket_path() const { return socket_path_; }
   const std::string& server_version() const { return server_version_; }
 
-  Result<Json> info() const;
   Result<ImageFacts> inspect_image(std::string_view reference) const;
   // An image whose layer is `tar`, tagged `repository:tag`, with Dockerfile instructions.
   Status import_image(std::string tar, std::string_view repository, std::string_view tag,
@@ -49,9 +48,6 @@ class DockerClient final {
   Result<std::string> create_container(std::string_view name, const Json& request) const;
   Status start_container(std::string_view id) const;
   Result<Json> inspect_container(std::string_view id) const;
-  Status kill_container(std::string_view id) const;
-  // The exit status, once it does not run.
-  Result<int> wait_container(std::string_view id, std::chrono::milliseconds patience) const;
   // Kills it first; its anonymous volumes go with it. One that does not exist is fine.
   Status remove_container(std::string_view id) const;
   // Running or not, with all of these labels.
