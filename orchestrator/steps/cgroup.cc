@@ -192,7 +192,7 @@ std::vector<std::string> limit_hits_in(const std::vector<std::filesystem::path>&
 
 void Cgroup::remove() {
   constexpr std::chrono::milliseconds kPause{20};
-  constexpr int kTries = 50;
+  constexpr int kTries = 250;
   for (const auto& directory : directories_) {
     (void)write_setting(directory / "cgroup.kill", "1").ok();  // version 2, Linux 5.14
     for (int i = 0; i < kTries; ++i) {

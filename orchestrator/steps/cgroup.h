@@ -42,7 +42,7 @@ class Cgroup final {
   bool limits_pids() const { return limits_pids_; }
   std::vector<std::string> directories() const;
   std::vector<std::string> hits() const { return limit_hits_in(directories_); }
-  // Kills what is left (version 2) and removes the groups; waits at most a second for the last
+  // Kills what is left (version 2) and removes the groups; waits at most five seconds for the last
   // processes to be gone.
   void remove();
 

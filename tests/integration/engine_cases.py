@@ -238,7 +238,9 @@ class EngineCases:
         os.kill(started.supervisor, signal.SIGKILL)
         started.process.wait(timeout=20)
         assert wait_until(lambda: not any(lives(pid) for pid in traces.pids), 10), traces.left()
-        runner.cofferdam("reap")
+        reaped = runner.cofferdam("reap")
+        assert reaped.returncode == 0, text(reaped)
+        assert traces.cgroups_left() == []
 
     # --- what the workload is and sees
 
