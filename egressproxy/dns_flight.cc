@@ -116,13 +116,19 @@ void DnsFlight::want(ares_socket_t fd, bool readable, bool writable) {
   if (!readable && !writable) {
     if (found == sockets_.end()) return;
     // c-ares closes it next: give it up without closing.
-    found->second->descriptor.cancel();
+    error_code ignored;
+    found->second->descriptor.cancel(ignored);
     (void)found->second->descriptor.release();
     sockets_.erase(found);
     return;
   }
   if (found == sockets_.end()) {
-    auto socket = std::make_shared<Socket>(asio::posix::stream_descriptor(context_, fd));
+    // No exception may pass through c-ares; what cannot be watched times out.
+    asio::posix::stream_descriptor descriptor(context_);
+    error_code error;
+    descriptor.assign(fd, error);
+    if (error) return;
+    auto socket = std::make_shared<Socket>(std::move(descriptor));
     found = sockets_.emplace(fd, std::move(socket)).first;
   }
   found->second->readable = readable;

@@ -18,7 +18,7 @@ Narrowed refused(Reason reason, std::string rule = {}) {
 
 Async<FirstBytes> read_first_bytes(Stream& stream, milliseconds time) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  Deadline deadline(executor, time, [&stream] { stream.socket().cancel(); });
+  Deadline deadline(executor, time, [&stream] { stream.cancel(); });
   FirstBytes first;
   while (!deadline.expired()) {
     first.opening = recognise(stream.buffered());

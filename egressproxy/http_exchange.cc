@@ -60,13 +60,21 @@ Async<std::optional<ResponseHead>> read_final_response(Stream& downstream, Strea
   }
 }
 
+// The server has said its last word; what of the request is still on its way is of no use. It may
+// wait for the workload, or for a server that has stopped reading.
+void end_upload(Stream& downstream, Stream& upstream, const State& state) {
+  if (state.upload_done) return;
+  downstream.cancel();
+  upstream.abort();
+}
+
 Async<void> download(Stream& downstream, Stream& upstream, const RequestHead& head, State& state) {
   Exchange& result = state.result;
   const auto response = co_await read_final_response(downstream, upstream, head);
   if (!response) {
     if (result.reason == Reason::kAllowed) result.reason = Reason::kConnectFailed;
     state.download_done = true;
-    if (!state.upload_done) downstream.socket().cancel();
+    end_upload(downstream, upstream, state);
     co_return;
   }
   result.answered = true;
@@ -89,7 +97,7 @@ Async<void> download(Stream& downstream, Stream& upstream, const RequestHead& he
   if (carried != Carried::kWhole) result.keep_downstream = false;
   result.keep_upstream = carried == Carried::kWhole && response->keep_alive && !until_close &&
                          head.minor == 1 && state.upload_done && state.upload_whole;
-  if (!state.upload_done) downstream.socket().cancel();
+  end_upload(downstream, upstream, state);
 }
 
 }  // namespace

@@ -35,9 +35,11 @@ Deadline::~Deadline() {
 
 void Deadline::extend(milliseconds after) {
   state_->due = Clock::now() + after;
+  if (state_->due < state_->timer.expiry() && !state_->expired) arm(state_);
 }
 
-// The timer is only set again when it fires early: extending costs no system call.
+// The timer is only set again when it fires early, or to fire earlier: to extend costs no system
+// call.
 void Deadline::arm(const std::shared_ptr<State>& state) {
   state->timer.expires_at(state->due);
   state->timer.async_wait([state](const error_code& error) {

@@ -1,8 +1,8 @@
 // The one place for Asio: aliases, conversions, a deadline. Everything runs on one thread and one
 // io_context; there are no locks.
 //
-// GCC 12 destroys some temporaries twice that live across a suspension: in a coroutine, what is passed to
-// something that is awaited is a named object, and no range-for runs over a braced list.
+// GCC 12 destroys some temporaries twice that live across a suspension: in a coroutine, what is
+// passed to something that is awaited is a named object, and no range-for runs over a braced list.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -61,7 +61,7 @@ class Deadline final {
   Deadline(const Deadline&) = delete;
   Deadline& operator=(const Deadline&) = delete;
 
-  // Counts anew from now.
+  // Counts anew from now; it may also end sooner than before.
   void extend(milliseconds after);
   bool expired() const { return state_->expired; }
 

@@ -23,8 +23,7 @@ Async<void> copy(Stream& from, Stream& to, std::uint64_t& moved, Deadline& idle,
   }
   std::vector<char> buffer(kBufferSize);
   while (true) {
-    const auto [error, count] =
-        co_await from.socket().async_read_some(asio::buffer(buffer), kNoThrow);
+    const auto [error, count] = co_await from.read_some(buffer.data(), buffer.size());
     if (error == asio::error::eof) {
       to.shutdown_send();
       co_return;

@@ -12,11 +12,22 @@ Async<error_code> Stream::read_more() {
   }
   const std::size_t old_size = buffer_.size();
   buffer_.resize(old_size + kReadSize);
-  const auto [error, count] = co_await socket_.async_read_some(
-      asio::buffer(buffer_.data() + old_size, kReadSize), kNoThrow);
-  buffer_.resize(old_size + count);
-  bytes_read_ += count;
-  co_return error;
+  const Read read = co_await read_some(buffer_.data() + old_size, kReadSize);
+  buffer_.resize(old_size + read.count);
+  co_return read.error;
+}
+
+Async<Stream::Read> Stream::read_some(char* buffer, std::size_t size) {
+  Read read;
+  if (ended_) {
+    read.error = asio::error::eof;
+    co_return read;
+  }
+  std::tie(read.error, read.count) =
+      co_await socket_.async_read_some(asio::buffer(buffer, size), kNoThrow);
+  if (read.error == asio::error::eof) ended_ = true;
+  bytes_read_ += read.count;
+  co_return read;
 }
 
 Async<error_code> Stream::write(std::string_view bytes) {
@@ -31,6 +42,11 @@ void Stream::consume(std::size_t count) {
   if (start_ < buffer_.size()) return;
   buffer_.clear();
   start_ = 0;
+}
+
+void Stream::cancel() {
+  error_code ignored;
+  socket_.cancel(ignored);
 }
 
 void Stream::shutdown_send() {

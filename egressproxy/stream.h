@@ -14,8 +14,15 @@ class Stream final {
  public:
   explicit Stream(tcp::socket socket) : socket_(std::move(socket)) {}
 
-  // Waits for more bytes and appends them to buffered(); end of stream is asio::error::eof.
+  // Waits for more bytes and appends them to buffered(); end of stream is asio::error::eof, also
+  // when asked again (the event loop tells of an end only once).
   Async<error_code> read_more();
+  // The same into the caller's buffer, past what is buffered.
+  struct Read {
+    error_code error;
+    std::size_t count = 0;
+  };
+  Async<Read> read_some(char* buffer, std::size_t size);
   // All of it, or an error.
   Async<error_code> write(std::string_view bytes);
 
@@ -24,6 +31,8 @@ class Stream final {
 
   tcp::socket& socket() { return socket_; }
   bool is_open() const { return socket_.is_open(); }
+  // Ends what is being read or written, which reports operation_aborted. Nothing when it is closed.
+  void cancel();
   // An orderly end of our sending side.
   void shutdown_send();
   void close();
@@ -37,6 +46,7 @@ class Stream final {
   tcp::socket socket_;
   std::string buffer_;
   std::size_t start_ = 0;
+  bool ended_ = false;
   std::uint64_t bytes_read_ = 0;
   std::uint64_t bytes_written_ = 0;
 };

@@ -564,6 +564,91 @@ def test_a_bad_response_is_not_passed_on(gate):
     assert answer.startswith("HTTP/1.1 502") and "abc" not in answer
 
 
+@contextlib.contextmanager
+def raw_server(world, address, port, answer):
+    """Reads once, answers with these bytes, and closes when `answer` ends in None, else holds the connection."""
+    listener = listen_in(world.internet, address, port)
+    held = []
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = listener.accept()
+                sock.settimeout(10)
+                with contextlib.suppress(OSError):
+                    sock.recv(1 << 16)
+                    sock.sendall(answer[0])
+                if len(answer) > 1:
+                    sock.close()
+                else:
+                    held.append(sock)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield
+    finally:
+        # close() alone does not end an accept() of another thread.
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for sock in held:
+            sock.close()
+
+
+CUT = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone"
+
+
+@pytest.mark.parametrize("answer", [[CUT, None], [WHOLE, None], [WHOLE], [b"nonsense\r\n\r\n"], [b"", None]])
+@pytest.mark.parametrize("sent", [10, 1 << 26])
+def test_an_exchange_that_breaks_in_both_directions_is_recorded_and_ends(world, answer, sent):
+    """The request never becomes whole, and the server cuts its answer, stops reading, or talks nonsense."""
+    world.dns.add("cut.example.com", A=V4)
+    with raw_server(world, V4, 8085, answer), Gate(world, rules=["http://cut.example.com:8085"]) as gate:
+        head = "POST http://cut.example.com:8085/x HTTP/1.1\r\nHost: cut.example.com:8085\r\nContent-Length: " \
+               f"{(1 << 26) + 1}\r\n\r\n"
+        with gate.connect("127.0.0.1", 3128) as sock, contextlib.suppress(OSError):
+            sock.settimeout(15)
+            sock.sendall(head.encode() + b"x" * sent)
+            while sock.recv(1 << 16):
+                pass
+        assert sessions_end(gate, 10)
+        events = gate.events(event="egress", host="cut.example.com")
+        assert len(events) == 1 and events[0]["method"] == "POST"
+
+
+def sessions_end(gate, within):
+    deadline = time.monotonic() + within
+    while gate.stats()["sessions"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return gate.stats()["sessions"] == 0
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET http://site.example.com/ HT", b"GET / HTTP/1.1\r\nHost: a\r\n", b"\x16\x03\x01\0",
+                                   b"\x16\x03\x01\x02\0\x01", b"\0\x20\0"])
+def test_a_client_that_goes_away_leaves_nothing_behind(world, begun):
+    """Also when its end came after bytes that were not yet a whole request."""
+    with Gate(world, rules=[f"http://{SITE}"]) as gate:
+        for address, port in (("127.0.0.1", 3128), (V4, 80), ("127.0.0.1", 53), ("127.0.0.1", 3129)):
+            # A connection to the transparent port itself is reset at once.
+            with contextlib.suppress(ConnectionResetError), gate.connect(address, port) as sock:
+                sock.sendall(begun)
+                time.sleep(0.1)
+        assert sessions_end(gate, 4)
+
+
+def test_a_head_that_does_not_end_is_given_ten_seconds(world):
+    with Gate(world, rules=[f"http://{SITE}"]) as gate, gate.connect("127.0.0.1", 3128) as sock:
+        sock.settimeout(30)
+        began = time.monotonic()
+        sock.sendall(f"GET http://{SITE}/ HTTP/1.1\r\n".encode())
+        with contextlib.suppress(OSError):
+            while time.monotonic() - began < 20:
+                sock.sendall(b"x: y\r\n")
+                time.sleep(0.5)
+        assert 8 < time.monotonic() - began < 16
+
+
 def test_post_to_a_denied_name_is_answered_before_the_body(gate):
     started = time.monotonic()
     answer = talk(gate, "POST http://evil.example.org/ HTTP/1.1\r\nHost: evil.example.org\r\nExpect: 100-continue\r\n"
