@@ -22,4 +22,8 @@ std::string canonical_json(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string printable_json(const Json& value, int indent) {
+  return value.dump(indent, ' ', true, Json::error_handler_t::replace);
+}
+
 }  // namespace cofferdam

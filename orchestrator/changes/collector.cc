@@ -8,6 +8,8 @@ namespace cofferdam::orchestrator::changes {
 namespace {
 
 constexpr std::size_t kMaxPathBytes = 512U << 20U;
+// For all files together.
+constexpr std::uint64_t kMaxHoles = std::uint64_t{8} << 30U;
 constexpr std::uint32_t kSetIdBits = 06000;
 
 ObjectState state_of(const layer::BaseRecord& record) {
@@ -135,6 +137,13 @@ Result<ObjectState> Collector::theirs(const std::string& path, const UpperEntry&
   return state;
 }
 
+// A file's size costs the sandbox nothing where nothing is stored; reading it costs us.
+bool Collector::affords_holes(const UpperEntry& entry) {
+  if (entry.holes > kMaxHoles - holes_) return false;
+  holes_ += entry.holes;
+  return true;
+}
+
 Status Collector::judge(const std::string& path, const layer::BaseRecord* record,
                         const UpperEntry* entry) {
   Change change;
@@ -161,6 +170,14 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
       set_.omissions.push_back({path, "special_file", "a FIFO, socket or device stays behind", 1});
       return {};
     }
+    if (entry->kind == layer::Kind::kFile && !affords_holes(*entry)) {
+      set_.omissions.push_back({path, "mostly_holes",
+                                std::to_string(entry->size) + " bytes, of which " +
+                                    std::to_string(entry->holes) +
+                                    " are stored nowhere: reading them all would take for ever",
+                                1});
+      return {};
+    }
     auto made = theirs(path, *entry);
     if (!made.ok()) {
       set_.omissions.push_back({path, "unreadable", made.error().message(), 1});
@@ -168,7 +185,10 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
     }
     change.theirs = std::move(made).value();
   }
-  const std::uint32_t kept = change.base.kind == change.theirs.kind ? change.base.mode : 0;
+  // The bits of a file speak for its content, as the kernel sees it too: a write takes them away.
+  const bool vouched =
+      change.base.kind == change.theirs.kind && change.base.sha256 == change.theirs.sha256;
+  const std::uint32_t kept = vouched ? change.base.mode : 0;
   const std::uint32_t dropped = change.theirs.mode & kSetIdBits & ~kept;
   change.theirs.mode &= ~dropped;
   change.dropped_set_id = dropped != 0 && change.theirs.kind == layer::Kind::kFile;
@@ -234,6 +254,10 @@ void Collector::report_tops() {
         break;
       case Place::kIgnored:
         set_.ignored.push_back({path, top.entries, top.bytes});
+        break;
+      case Place::kReserved:
+        set_.omissions.push_back(
+            {path, "reserved", "a name that only a merge itself gives", top.entries});
         break;
       case Place::kHidden:
         set_.omissions.push_back({path, "hidden", "hidden by rule " + top.detail, top.entries});

@@ -39,6 +39,7 @@ class Collector final {
   bool was_absent(std::string_view path) const;
   Status judge(const std::string& path, const layer::BaseRecord* record, const UpperEntry* entry);
   Result<ObjectState> theirs(const std::string& path, const UpperEntry& entry) const;
+  bool affords_holes(const UpperEntry& entry);
   Status grow(std::size_t bytes);
   void report_tops();
 
@@ -52,6 +53,7 @@ class Collector final {
   std::unordered_set<std::string> new_directories_;  // directories whose base is something else
   std::size_t entries_ = 0;
   std::size_t bytes_ = 0;
+  std::uint64_t holes_ = 0;
 };
 
 }  // namespace cofferdam::orchestrator::changes

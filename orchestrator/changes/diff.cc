@@ -142,7 +142,7 @@ Status write_diff(const SandboxRecord& sandbox, DiffForm form,
       Json json = to_json(set);
       json["sandbox"] = sandbox.id;
       json["name"] = sandbox.name;
-      return out(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+      return out(printable_json(json, 2) + "\n");
     }
   }
   return {};

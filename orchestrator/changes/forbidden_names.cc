@@ -65,6 +65,46 @@ bool folds_to(std::string_view name, std::string_view wanted) {
   return folded(name) == wanted;
 }
 
+std::string folded_path(std::string_view path) {
+  std::string out;
+  while (true) {
+    const std::size_t slash = path.find('/');
+    out += folded(path.substr(0, slash));
+    if (slash == std::string_view::npos) return out;
+    out += '/';
+    path.remove_prefix(slash + 1);
+  }
+}
+
+namespace {
+
+bool part_is_dot_gitmodules(std::string_view part) {
+  const std::string name = folded(part);
+  if (name == ".gitmodules") return true;
+  // "GITMOD~1" to "~4", then the first letters with a hash: "GI7EBA~1", "GI7EB~12", …
+  const std::size_t tilde = name.find('~');
+  if (tilde == std::string::npos || name.size() > 8) return false;
+  const std::string_view digits = std::string_view(name).substr(tilde + 1);
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos ||
+      digits[0] == '0') {
+    return false;
+  }
+  const std::string_view head = std::string_view(name).substr(0, tilde);
+  if (head == "gitmod") return digits.size() == 1 && digits[0] <= '4';
+  return name.size() == 8 && std::string_view("gi7eba").starts_with(head);
+}
+
+}  // namespace
+
+bool is_dot_gitmodules(std::string_view component) {
+  while (true) {
+    const std::size_t backslash = component.find('\\');
+    if (part_is_dot_gitmodules(component.substr(0, backslash))) return true;
+    if (backslash == std::string_view::npos) return false;
+    component.remove_prefix(backslash + 1);
+  }
+}
+
 bool is_dot_git(std::string_view component) {
   // A backslash separates components where NTFS rules hold.
   while (true) {

@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <optional>
 
+#include "common/os/tree_paths.h"
 #include "orchestrator/changes/blob_id.h"
+#include "orchestrator/changes/forbidden_names.h"
 #include "orchestrator/changes/text_hunks.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -199,6 +201,13 @@ Result<PatchResult> write_patch(const LayerView& view, const Change& change, Pat
   const bool old_blob = is_blob(change.base);
   const bool new_blob = is_blob(change.theirs);
   if (!old_blob && !new_blob) return directory_result(change);
+
+  // One such section makes git refuse the whole patch.
+  const bool links =
+      change.base.kind == layer::Kind::kSymlink || change.theirs.kind == layer::Kind::kSymlink;
+  if (links && !style.for_display && is_dot_gitmodules(os::leaf_of(change.path))) {
+    return PatchResult{Written::kNone, "git takes no link of this name", false, 0, 0};
+  }
 
   PatchResult result;
   Side none;

@@ -2,6 +2,7 @@
 
 #include "common/os/tree_paths.h"
 #include "orchestrator/changes/forbidden_names.h"
+#include "orchestrator/changes/staging.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -11,6 +12,8 @@ Top* Placement::judge(const std::string& path, bool is_dir) {
   Top top;
   if (is_dot_git(os::leaf_of(path))) {
     top.place = Place::kGitDirectory;
+  } else if (path.starts_with(Staging::kPrefix)) {
+    top.place = Place::kReserved;
   } else if (const policy::FsDecision decision = rules_.decide(path, is_dir); !decision.visible()) {
     top.place = Place::kHidden;
     top.detail = decision.rule;

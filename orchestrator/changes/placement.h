@@ -12,7 +12,7 @@
 
 namespace cofferdam::orchestrator::changes {
 
-enum class Place : std::uint8_t { kPlain, kGitDirectory, kHidden, kIgnored };
+enum class Place : std::uint8_t { kPlain, kGitDirectory, kReserved, kHidden, kIgnored };
 
 // What is known of the topmost path that decides for all below it.
 struct Top {

@@ -42,16 +42,19 @@ Result<std::vector<std::string>> strings(const Json& rule, const char* key) {
 
 bool link_escapes(std::string_view path, std::string_view text) {
   if (text.starts_with('/')) return true;
-  // Lexical: a link among the components could lead elsewhere, but that link is judged itself.
+  // A link among the components is judged itself, but a ".." after a name goes up from wherever
+  // that name leads: through "d -> ." it leaves the workspace. So ".." may only begin a link's
+  // text.
+  bool named = false;
   std::ptrdiff_t depth = std::count(path.begin(), path.end(), '/');
   while (true) {
     const std::size_t slash = text.find('/');
     const std::string_view component = text.substr(0, slash);
     if (component == "..") {
-      if (--depth < 0) return true;
+      if (named || --depth < 0) return true;
     } else if (!component.empty() && component != ".") {
       if (is_dot_git(component)) return true;
-      ++depth;
+      named = true;
     }
     if (slash == std::string_view::npos) return false;
     text.remove_prefix(slash + 1);
@@ -111,7 +114,7 @@ Risk RiskTable::assess(const Change& change, std::string_view link_text) const {
     if (level > worst.level) worst = {level, rule, reason};
   };
   // Trailing dots, spaces and ignorable code points are no way around a name.
-  const std::string path = lower(change.path);
+  const std::string path = folded_path(change.path);
   for (const Rule& rule : rules_) {
     if (!matches(rule, path)) continue;
     // What vanishes runs nothing; it is listed all the same.

@@ -31,6 +31,10 @@ UpperEntry describe(int directory, std::string_view name) {
   entry.kind = kind_of_mode(st->st_mode);
   entry.mode = st->st_mode & 07777U;
   entry.size = entry.kind == layer::Kind::kDirectory ? 0 : static_cast<std::uint64_t>(st->st_size);
+  if (entry.kind == layer::Kind::kFile) {
+    const std::uint64_t stored = static_cast<std::uint64_t>(st->st_blocks) * 512;
+    entry.holes = entry.size > stored ? entry.size - stored : 0;
+  }
   entry.whiteout = layer::is_whiteout(*st);
   return entry;
 }

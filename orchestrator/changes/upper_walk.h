@@ -18,9 +18,10 @@ struct UpperEntry {
   layer::Kind kind = layer::Kind::kOther;
   std::uint32_t mode = 0;  // 07777
   std::uint64_t size = 0;
-  bool whiteout = false;  // character device 0:0
-  bool detached = false;  // a directory at or below which nothing of lower shows through
-  std::string problem;    // why the walk could not look at or into it; empty: none
+  std::uint64_t holes = 0;  // bytes of `size` that nothing is stored for
+  bool whiteout = false;    // character device 0:0
+  bool detached = false;    // a directory at or below which nothing of lower shows through
+  std::string problem;      // why the walk could not look at or into it; empty: none
 };
 
 enum class Visit : std::uint8_t { kEnter, kSkip };

@@ -29,7 +29,7 @@ void print_line(std::string_view text) {
 }
 
 void print_json(const Json& value) {
-  std::fputs((value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stdout);
+  std::fputs((printable_json(value, 2) + "\n").c_str(), stdout);
 }
 
 std::filesystem::path user_home() {

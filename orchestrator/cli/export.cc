@@ -51,8 +51,7 @@ Result<changes::ExportReport> export_to_file(const SandboxRecord& sandbox,
     ::unlink(part.c_str());
     return report;
   }
-  const std::string manifest =
-      report->manifest.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string manifest = printable_json(report->manifest, 2) + "\n";
   TRY(os::write_file_atomic(file + ".json", manifest, 0644));
   return report;
 }

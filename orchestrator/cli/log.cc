@@ -28,7 +28,7 @@ bool is_wanted(const Options& options, const Json& event) {
 void print_event(const Options& options, const Json& event) {
   if (!is_wanted(options, event)) return;
   if (options.json) {
-    std::fputs((canonical_json(event) + "\n").c_str(), stdout);
+    std::fputs((printable_json(event, -1) + "\n").c_str(), stdout);
     return;
   }
   const std::string verdict = event_text(event, "verdict");

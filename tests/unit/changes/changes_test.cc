@@ -177,20 +177,57 @@ TEST(Changes, OnlyOurIgnoreRulesCountAndTrackedFilesAreNeverIgnored) {
   EXPECT_EQ(set.ignored_entries(), 5U);
 }
 
-TEST(Changes, SetIdBitsThatTheBaseDidNotHaveStayBehind) {
+TEST(Changes, SetIdBitsThatTheBaseDidNotHaveOnTheSameContentStayBehind) {
   Tree tree = base();
   tree["su"] = file("x", 04755);
+  tree["kept"] = file("x", 04755);
+  tree["group"] = directory(02755);
   const Workbench bench(tree);
   LayerBuilder layer(bench.workspace());
   layer.put("su", file("y", 04755));
   layer.put("b.sh", file("z", 06755));
   layer.put("new", file("n", 04711));
+  layer.chmod("kept", 04700);
+  layer.chmod("group", 02700);
   const ChangeSet set = changes_of(layer);
-  ASSERT_EQ(set.changes.size(), 3U);
+  ASSERT_EQ(set.changes.size(), 5U);
   EXPECT_EQ(set.changes[0].theirs.mode, 0755U);
-  EXPECT_EQ(set.changes[1].theirs.mode, 0711U);
-  EXPECT_EQ(set.changes[1].risk.rule, "set-id");
-  EXPECT_EQ(set.changes[2].theirs.mode, 04755U);
+  EXPECT_EQ(set.changes[1].theirs.mode, 02700U);
+  EXPECT_EQ(set.changes[2].theirs.mode, 04700U);
+  EXPECT_EQ(set.changes[3].theirs.mode, 0711U);
+  EXPECT_EQ(set.changes[3].risk.rule, "set-id");
+  // Other content is not what the base's owner gave the right to.
+  EXPECT_EQ(set.changes[4].path, "su");
+  EXPECT_EQ(set.changes[4].theirs.mode, 0755U);
+  EXPECT_EQ(set.changes[4].risk.rule, "set-id");
+}
+
+TEST(Changes, NamesThatAMergeGivesStayBehind) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put(".cofferdam-merge-0011223344556677", directory());
+  layer.put(".cofferdam-merge-0011223344556677/0.new", file("x"));
+  layer.put("dir/.cofferdam-merge-x", file("not at the top"));
+  const ChangeSet set = changes_of(layer);
+  EXPECT_EQ(listing(set), "added dir/.cofferdam-merge-x\n");
+  ASSERT_EQ(set.omissions.size(), 1U);
+  EXPECT_EQ(set.omissions[0].reason, "reserved");
+  EXPECT_TRUE(merge_of(layer).written);
+  EXPECT_EQ(merge_of(layer).exit_status(), 0);
+}
+
+TEST(Changes, HolesWithoutEndAreNotRead) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("small", file("x"));
+  layer.put("huge", file("x"));
+  std::filesystem::resize_file(layer.sandbox() / "upper/small", 1U << 20U);
+  std::filesystem::resize_file(layer.sandbox() / "upper/huge", std::uint64_t{1} << 40U);
+  const ChangeSet set = changes_of(layer);
+  EXPECT_EQ(listing(set), "added small\n");
+  ASSERT_EQ(set.omissions.size(), 1U);
+  EXPECT_EQ(set.omissions[0].path, "huge");
+  EXPECT_EQ(set.omissions[0].reason, "mostly_holes");
 }
 
 TEST(Changes, AnUpperObjectWithoutARecordHasAnUnknownBase) {

@@ -113,6 +113,8 @@ TEST(Patch, OneOfEverythingPassesThroughStockGit) {
   layer.put("text", file("1\n2\nthree\n4\n5\n6\n7\n8\n9\n10\n"));
   layer.put("crlf", file("a\r\nB\r\nc\r\n"));
   layer.put("nonl", file("still none"));
+  layer.put("late-nul", file(std::string(9000, 'x') + "\n" + std::string("\0y\n\0", 4)));
+  layer.put("bare-cr", file("a\rb\r\n\r"));
   layer.put("bin", file(std::string("\0\1\3", 3) + std::string(70000, 'y')));
   layer.put("latin", file("na\xefve\n"));
   layer.remove("gone");
@@ -158,6 +160,25 @@ TEST(Patch, RandomTreesPassThroughStockGitByteForByte) {
     ASSERT_EQ(error, "") << exported.patch;
     ASSERT_EQ(git_view(result), git_view(layer.theirs()))
         << fakes::difference(git_view(result), git_view(layer.theirs())) << exported.patch;
+  }
+}
+
+TEST(Patch, OneLinkThatGitRefusesDoesNotSpoilThePatch) {
+  const Tree base = {{"text", file("1\n")}};
+  for (const char* name : {".gitmodules", ".GitModules", "GITMOD~1", "gi7eb~11", "x\\.gitmodules",
+                           "sub/.gitmodules"}) {
+    const Workbench bench(base);
+    LayerBuilder layer(bench.workspace());
+    if (std::string_view(name).starts_with("sub/")) layer.put("sub", fakes::directory());
+    layer.put(name, link("text"));
+    layer.put("text", file("2\n"));
+    const Exported exported = export_of(layer);
+    std::string error;
+    const Tree result = applied(base, exported.patch, &error);
+    EXPECT_EQ(error, "") << name;
+    EXPECT_EQ(result.at("text").content, "2\n") << name;
+    ASSERT_GE(exported.report.not_in_patch.size(), 1U) << name;
+    EXPECT_EQ(exported.report.not_in_patch.back().path, name);
   }
 }
 
@@ -228,6 +249,29 @@ TEST(Diff, IsSafeForATerminalAndPutsRiskFirst) {
   EXPECT_TRUE(text.starts_with("! z.pth: "));
   EXPECT_LT(text.find("b/z.pth"), text.find("b/a"));
   EXPECT_NE(text.find("+new \\x1b]0;owned\\x07\\x0d\n"), std::string::npos);
+}
+
+TEST(Diff, JsonIsSafeForATerminalToo) {
+  const Workbench bench({{"a", file("old\n")}});
+  LayerBuilder layer(bench.workspace());
+  layer.put(
+      "csi\xc2\x9b"
+      "31m",
+      file("x\n"));
+  layer.put(
+      "turned\xe2\x80\xae"
+      "gpj.exe",
+      file("x\n"));
+  layer.put("del\x7f", file("x\n"));
+  const std::string text = diff_of(layer, DiffForm::kJson);
+  for (const char c : text) {
+    EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7F)) << static_cast<int>(c);
+  }
+  const auto json = parse_json(text);
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ((*json)["changes"][0]["path"],
+            "csi\xc2\x9b"
+            "31m");
 }
 
 TEST(Diff, NameStatusStatAndJsonSayTheSame) {

@@ -17,10 +17,12 @@ Change added(std::string path, layer::Kind kind = layer::Kind::kFile, std::uint3
 TEST(RiskTable, WhatRunsByItselfNeedsAnAllowance) {
   const auto table = RiskTable::built_in();
   ASSERT_TRUE(table.ok()) << table.error().message();
-  for (const char* path : {".envrc", "sub/.ENVRC", ".vscode/tasks.json", "a/.VSCode/Settings.json",
-                           ".husky/pre-commit", ".githooks/x/y", ".github/workflows/ci.yml",
-                           ".gitlab-ci.yml", "site/sitecustomize.py", "x.pth", ".gitattributes",
-                           ".devcontainer/devcontainer.json", ".mcp.json", ".husky"}) {
+  for (const char* path :
+       {".envrc", "sub/.ENVRC", ".vscode/tasks.json", "a/.VSCode/Settings.json",
+        ".husky/pre-commit", ".githooks/x/y", ".github/workflows/ci.yml", ".gitlab-ci.yml",
+        "site/sitecustomize.py", "x.pth", ".gitattributes", ".devcontainer/devcontainer.json",
+        ".mcp.json", ".husky", ".envrc.", ".vscode /tasks.json", ".git\u200chub/workflows/x.yml",
+        ".gitattributes::$DATA"}) {
     EXPECT_EQ(table->assess(added(path), "").level, RiskLevel::kNeedsAllowance) << path;
     EXPECT_FALSE(table->assess(added(path), "").reason.empty()) << path;
   }
@@ -60,7 +62,10 @@ TEST(RiskTable, LinksThatLeadOutNeedAnAllowance) {
       {"a/b/l", "../../x", false},
       {"a/l", "../../x/../y", true},
       {"l", "target", false},
-      {"l", "./a/../b", false},
+      {"l", "./a/b", false},
+      // Whatever "a" leads to, ".." goes up from there.
+      {"l", "./a/../b", true},
+      {"a/l", "../d/../etc/passwd", true},
       {"l", ".git/config", true},
       {"a/l", "../.GIT/hooks", true},
       {"l", "", false},
