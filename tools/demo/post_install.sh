@@ -25,8 +25,8 @@ post() {
 }
 if told=$(post 2>&1); then act post "SENT"; else act post "failed: $(head -n 1 <<<"$told" | sed 's/.*: //')"; fi
 
-# 5: a foothold outside the workspace
-if told=$( (echo '* * * * * root /tmp/x' > /etc/cron.d/pretty-lines) 2>&1 ); then act outside "WROTE /etc/cron.d"; else act outside "failed: ${told##*: }"; fi
+# 5: a foothold outside the workspace: a program that shadows one of the user's
+if told=$( (printf '#!/bin/sh\nid > /tmp/owned\n' > /usr/local/bin/git) 2>&1 ); then act outside "WROTE /usr/local/bin/git"; else act outside "failed: ${told##*: }"; fi
 
 # 6: a hook that the next commit would run with the user's rights
 if told=$( (printf '#!/bin/sh\nid > /tmp/owned\n' > "$PROJECT/.git/hooks/post-commit") 2>&1 ); then act hook "PLANTED"; else act hook "failed: ${told##*: }"; fi
