@@ -308,10 +308,11 @@ std::string write_response(const ResponseHead& head, const Framing& framing, boo
   if (head.status == 101) {
     out += "Connection: Upgrade\r\nUpgrade: websocket\r\n";
   } else if (!informational) {
-    // HEAD and 304 tell the length of a body that is not sent.
-    put_framing(out, framing.kind == BodyKind::kNone && head.framing.kind == BodyKind::kLength
-                         ? head.framing
-                         : framing);
+    // HEAD and 304 tell the length of a body that is not sent; 204 has none to tell of (RFC
+    // 9110 8.6), and a client that believed one would take the next response for it.
+    const bool tells = framing.kind == BodyKind::kNone && head.framing.kind == BodyKind::kLength &&
+                       head.status != 204;
+    put_framing(out, tells ? head.framing : framing);
     if (!keep_alive) out += "Connection: close\r\n";
     if (keep_alive && client_minor == 0) out += "Connection: keep-alive\r\n";
   }

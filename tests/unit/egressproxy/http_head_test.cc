@@ -169,6 +169,9 @@ TEST(Heads, AreWrittenAnew) {
   const ResponseHead head = *parse_response("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
   EXPECT_EQ(write_response(head, response_framing(head, "HEAD"), true, 1),
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
+  const ResponseHead empty = *parse_response("HTTP/1.1 204 No\r\nContent-Length: 9\r\n\r\n");
+  EXPECT_EQ(write_response(empty, response_framing(empty, "GET"), true, 1),
+            "HTTP/1.1 204 No\r\n\r\n");
 }
 
 TEST(AbsoluteTarget, TakesHttpOnly) {
