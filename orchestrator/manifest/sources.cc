@@ -84,9 +84,24 @@ Result<LoadedManifest> load_from(const fs::path& file, std::string_view text) {
   return LoadedManifest{std::move(manifest), file.string(), {}};
 }
 
+// Whether a link of the workspace decides which file `asked` means: what was approved or written
+// for another project, or for the user, would serve this one.
+bool leads_out(const fs::path& asked, const fs::path& file, const fs::path& workspace) {
+  if (lies_in(file, workspace)) return false;
+  const fs::path normal = asked.lexically_normal();
+  if (lies_in(normal, workspace)) return true;
+  std::error_code code;
+  const fs::path directory = fs::canonical(normal.parent_path(), code);
+  return !code && lies_in(directory / normal.filename(), workspace);
+}
+
 Result<LoadedManifest> load_asked(const ManifestPlaces& places, const fs::path& asked,
                                   const fs::path& workspace) {
   TRY_ASSIGN(const fs::path file, real_path(asked));
+  if (leads_out(asked, file, workspace)) {
+    return Error(asked.string() + " is a link of the workspace that leads out of it; to use what " +
+                 "it leads to, name that: " + file.string());
+  }
   TRY_ASSIGN(const std::string text, os::read_regular_file(file, kMaxManifestBytes));
   if (lies_in(file, workspace)) {
     TRY_ASSIGN(const bool trusted, is_trusted(places, file, text));
@@ -100,17 +115,29 @@ Result<LoadedManifest> load_asked(const ManifestPlaces& places, const fs::path& 
   return load_from(file, text);
 }
 
-// Nothing where its present content was not approved, or it is no file at all.
+// Nothing where its present content was not approved, where it is no file at all, or where a link
+// makes it another file: that one was not approved for this workspace.
 Result<std::optional<LoadedManifest>> load_of_workspace(const ManifestPlaces& places,
                                                         const fs::path& own) {
   const auto file = real_path(own);
-  if (!file.ok()) return std::optional<LoadedManifest>();
+  if (!file.ok() || *file != own) return std::optional<LoadedManifest>();
   const auto text = os::read_regular_file(*file, kMaxManifestBytes);
   if (!text.ok()) return std::optional<LoadedManifest>();
   TRY_ASSIGN(const bool trusted, is_trusted(places, *file, *text));
   if (!trusted) return std::optional<LoadedManifest>();
   TRY_ASSIGN(LoadedManifest loaded, load_from(*file, *text));
   return std::optional<LoadedManifest>(std::move(loaded));
+}
+
+std::string ignored_note(const fs::path& own) {
+  const auto file = real_path(own);
+  if (file.ok() && *file != own) {
+    return "the workspace's own cofferdam.yaml is a link to " + file->string() +
+           " and was ignored; to use that: cofferdam run --manifest " + file->string();
+  }
+  return "the workspace's own cofferdam.yaml is not trusted and was ignored; to use it, read it, "
+         "then: cofferdam manifest trust " +
+         own.string();
 }
 
 }  // namespace
@@ -146,12 +173,7 @@ Result<LoadedManifest> load_manifest(const ManifestPlaces& places, const fs::pat
       auto found = load_of_workspace(places, own);
       if (!found.ok()) return found.error();
       loaded = std::move(found).value();
-      if (!loaded) {
-        notes.push_back(
-            "the workspace's own cofferdam.yaml is not trusted and was ignored; to use it, read "
-            "it, then: cofferdam manifest trust " +
-            own.string());
-      }
+      if (!loaded) notes.push_back(ignored_note(own));
     }
     if (!loaded && is_there(places.user)) {
       TRY(check_owner(places.user));

@@ -23,9 +23,11 @@ TEST(Summary, GroupsDeniedActsWithCountAndHint) {
     summary.add(deny("dns", {{"host", "evil.example"}, {"reason", "no_rule"}}));
   summary.add(
       deny("egress", {{"host", "r.example"}, {"port", 8443}, {"reason", "port_not_allowed"}}));
-  summary.add(
-      deny("file",
-           {{"mount", "workspace"}, {"path", ".env"}, {"act", "open"}, {"reason", "hidden"}, {"rule", "default:.env"}}));
+  summary.add(deny("file", {{"mount", "workspace"},
+                            {"path", ".env"},
+                            {"act", "open"},
+                            {"reason", "hidden"},
+                            {"rule", "default:.env"}}));
   ASSERT_EQ(summary.denied().size(), 3U);
   EXPECT_EQ(summary.denied()[0].what, "resolve evil.example");
   EXPECT_EQ(summary.denied()[0].count, 3U);
@@ -37,7 +39,8 @@ TEST(Summary, GroupsDeniedActsWithCountAndHint) {
 
 TEST(Summary, PathsSayWhichMountTheyLieIn) {
   const auto act = [](const char* mount) {
-    return describe_act({{"event", "file"}, {"act", "open"}, {"mount", mount}, {"path", ".ssh/id"}});
+    return describe_act(
+        {{"event", "file"}, {"act", "open"}, {"mount", mount}, {"path", ".ssh/id"}});
   };
   EXPECT_EQ(act("workspace"), "open .ssh/id");
   EXPECT_EQ(act("home"), "open ~/.ssh/id");
@@ -144,6 +147,26 @@ TEST_F(Sources, ALinkIntoTheWorkspaceIsStillTheWorkspaces) {
   write(workspace_ / "m.yaml", kFivePids);
   fs::create_symlink(workspace_ / "m.yaml", root_ / "outside.yaml");
   EXPECT_FALSE(load_manifest(places_, root_ / "outside.yaml", workspace_).ok());
+}
+
+// What the user approved for one project, or wrote for himself, is not for another one to pick.
+TEST_F(Sources, ALinkOutOfTheWorkspaceBorrowsNoTrust) {
+  const fs::path other = root_ / "other";
+  fs::create_directories(other);
+  write(other / "cofferdam.yaml", kFivePids);
+  ASSERT_TRUE(trust_manifest(places_, other / "cofferdam.yaml").ok());
+  fs::create_symlink(other / "cofferdam.yaml", workspace_ / "cofferdam.yaml");
+  fs::create_directory_symlink(other, workspace_ / "conf");
+  fs::create_directory_symlink(workspace_, root_ / "way");
+  const auto loaded = load_manifest(places_, {}, workspace_);
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ(loaded->source, "defaults");
+  EXPECT_EQ(loaded->notes.size(), 1U);
+  for (const fs::path& asked : {workspace_ / "cofferdam.yaml", workspace_ / "conf/cofferdam.yaml",
+                                root_ / "way/cofferdam.yaml"}) {
+    EXPECT_FALSE(load_manifest(places_, asked, workspace_).ok()) << asked;
+  }
+  EXPECT_EQ(load_manifest(places_, other / "cofferdam.yaml", workspace_)->manifest.pids, 5U);
 }
 
 TEST_F(Sources, TheUsersFileCountsUnlessOthersMayWriteIt) {
