@@ -11,16 +11,21 @@
 namespace cofferdam::os {
 namespace {
 
-// Settings change from a background process group too: SIGTTOU would stop us there.
-int set_settings(int fd, const termios& settings) {
+// A terminal is changed from a background process group too: SIGTTOU would stop us there.
+template <typename Change>
+int without_stop(Change change) {
   sigset_t stop;
   sigset_t before;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTTOU);
   ::sigprocmask(SIG_BLOCK, &stop, &before);
-  const int result = ::tcsetattr(fd, TCSADRAIN, &settings);
+  const int result = change();
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   return result;
+}
+
+int set_settings(int fd, const termios& settings) {
+  return without_stop([&] { return ::tcsetattr(fd, TCSADRAIN, &settings); });
 }
 
 }  // namespace
@@ -42,6 +47,10 @@ bool is_pty_master(int fd) {
 void copy_window_size(int from, int to) {
   winsize size{};
   if (::ioctl(from, TIOCGWINSZ, &size) == 0) (void)::ioctl(to, TIOCSWINSZ, &size);
+}
+
+void discard_typed_ahead(int fd) {
+  (void)without_stop([fd] { return ::tcflush(fd, TCIFLUSH); });
 }
 
 Result<RawTerminal> RawTerminal::enter(int fd) {

@@ -15,6 +15,9 @@ bool is_pty_master(int fd);
 // Copies rows and columns; no error when `from` is no terminal.
 void copy_window_size(int from, int to);
 
+// Forgets what was typed and not read yet: it was an answer to somebody else's question.
+void discard_typed_ahead(int fd);
+
 // cfmakeraw on a terminal of the user; the settings of before come back with the destructor.
 class RawTerminal final {
  public:

@@ -4,11 +4,14 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 
 #include "common/base/escape.h"
 #include "common/log/event_log.h"
 #include "common/os/files.h"
+#include "common/os/terminal.h"
 #include "orchestrator/changes/changes.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
@@ -144,23 +147,36 @@ void print_summary_json(const OwnedSandbox& sandbox, const RunOutcome& outcome,
   json["ignored"] = review.ignored;
   json["omitted"] = review.omitted;
   json["changes"] = review.changes_error.empty() ? Json(review.changes) : Json();
-  std::fputs((canonical_json(json) + "\n").c_str(), stderr);
+  std::fputs((printable_json(json, -1) + "\n").c_str(), stderr);
+}
+
+// What the workload wrote went to the terminal as it was: an unfinished sequence, hidden text or
+// the other screen would swallow what is said now. CAN and ST end a sequence, DECSTR and SGR 0 give
+// back visible text, margins and the cursor, the rest the first character set and screen.
+void settle_terminal() {
+  const char* kind = std::getenv("TERM");
+  if (kind == nullptr || std::string_view(kind) == "dumb" || !os::is_terminal(STDERR_FILENO)) {
+    return;
+  }
+  std::fputs("\x18\x1b\\\x1b[!p\x1b[0m\x0f\x1b(B\x1b[?47l\x1b[?25h", stderr);
 }
 
 std::string merge_mode(const RunOptions& options) {
   if (!options.merge.empty()) return options.merge;
-  const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
+  const bool terminal = os::is_terminal(STDIN_FILENO) && os::is_terminal(STDERR_FILENO);
   return (options.interactive || options.terminal) && terminal ? "ask" : "never";
 }
 
-// The workload has ended: nothing of it can write to the terminal any more.
+// The workload has ended: nothing of it can write to the terminal any more. Nor may what was typed
+// while it ran, as an answer to a question of its own, be taken for the answer to this one.
 bool ask_for_merge(std::size_t changes) {
-  if (::isatty(STDIN_FILENO) == 0) {
+  if (!os::is_terminal(STDIN_FILENO)) {
     note("--merge=ask, but stdin is no terminal: nothing was merged");
     return false;
   }
   const std::string prompt = "cofferdam: merge " + std::to_string(changes) +
                              (changes == 1 ? " change" : " changes") + " now? [y/N] ";
+  os::discard_typed_ahead(STDIN_FILENO);
   std::fputs(prompt.c_str(), stderr);
   std::array<char, 16> answer{};
   if (std::fgets(answer.data(), answer.size(), stdin) == nullptr) return false;
@@ -172,6 +188,7 @@ int merge(const Context& context, const RunOptions& options, const SandboxRecord
           std::size_t* changes, int status) {
   const std::string mode = merge_mode(options);
   if (mode == "never" || *changes == 0) return status;
+  if (mode == "ask" && options.json) settle_terminal();
   if (mode == "ask" && !ask_for_merge(*changes)) return status;
   const int merged = merge_after_run(context, record);
   if (const auto left = count_changes(record); left.ok()) *changes = *left;
@@ -224,6 +241,7 @@ int carry_out_run(const Context& context, const RunOptions& options, const Sandb
     print_summary_json(sandbox, outcome, reviewed);
     if (!outcome.message.empty()) (void)fail(outcome.message);
   } else {
+    settle_terminal();
     print_summary(sandbox, outcome, reviewed);
   }
   const int status =

@@ -483,7 +483,7 @@ def on_terminal(world, answer, *words):
     """Runs a command with a terminal as all three; gives (status, everything it wrote)."""
     master, slave = pty.openpty()
     process = subprocess.Popen([COFFERDAM, *words], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                               **world.arguments())
+                               **world.arguments(world.environment(TERM="xterm")))
     os.close(slave)
     written, answered = b"", False
     while True:
@@ -507,6 +507,42 @@ def test_on_a_terminal_run_asks_before_it_merges(world, answer, merged):
     assert status == 0, written
     assert "merge 1 change now?" in written
     assert (world.project / "new").exists() is merged
+
+
+@pytest.mark.parametrize("flags", [("--merge=ask",), ("-i", "-t")], ids=["plain", "terminal"])
+def test_an_answer_to_the_workload_is_none_to_the_question_of_merging(world, flags):
+    master, slave = pty.openpty()
+    line = "touch new; printf 'Proceed? [y/N] '; sleep 2"
+    process = subprocess.Popen([COFFERDAM, "run", *flags, "--", "sh", "-c", line], stdin=slave, stdout=slave,
+                               stderr=slave, start_new_session=True, **world.arguments(world.environment(TERM="xterm")))
+    os.close(slave)
+    written, typed, refused = b"", False, False
+    while True:
+        try:
+            got = os.read(master, 65536)
+        except OSError:  # EIO: nobody holds the other side any more
+            break
+        if not got:
+            break
+        written += got
+        if not typed and b"Proceed?" in written:
+            os.write(master, b"y\n")
+            typed = True
+        if not refused and b"merge 1 change now?" in written:
+            os.write(master, b"n\n")  # the first thing that is typed after the question
+            refused = True
+    os.close(master)
+    assert process.wait(timeout=30) == 0 and refused, written
+    assert not (world.project / "new").exists(), written
+
+
+def test_what_the_workload_left_on_the_terminal_hides_no_message(world):
+    left = "\\033[8m\\033[?1049h\\033]0;title"
+    status, written = on_terminal(world, b"", "run", "-t", "--", "printf", left)
+    assert status == 0
+    before, after = written.split("title", 1)[1].split("cofferdam: sandbox", 1)
+    assert "\x1b\\" in before and "\x1b[!p" in before and "\x1b[0m" in before and "\x1b[?47l" in before, repr(before)
+    assert "no changes" in after
 
 
 def test_without_a_terminal_nothing_is_asked_and_nothing_merged(world):
