@@ -114,7 +114,7 @@ def run_battery(runner, project, attempts, flags=(), **kwargs):
     """attempts: {name: [probe arguments]}. One sandbox for all; {name: Outcome} comes back."""
     lines = ["#!/bin/sh", f"cd {shlex.quote(str(project.workspace))}"]
     for name, words in attempts.items():
-        lines.append(f"echo '@@ {name}'; ./probe {' '.join(shlex.quote(w) for w in words)}; echo \"@= $?\"")
+        lines.append(f"echo {shlex.quote('@@ ' + name)}; ./probe {' '.join(shlex.quote(w) for w in words)}; echo \"@= $?\"")
     script = project.workspace / "battery.sh"
     script.write_text("\n".join(lines) + "\n")
     script.chmod(0o755)

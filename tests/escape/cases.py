@@ -77,25 +77,29 @@ KERNEL = {name: ([name] + extra, None) for name, extra in {
 
 LOCAL = {**FILES, **PROCESSES, **NETWORK_SET_UP, **KERNEL}
 
-# In the test world: `internet` answers CANARY at these places, and the policy allows only allowed.example.
-# {ip4}, {ip6}: a public address with a canary; {meta}: metadata address with a canary.
+# In the test world (tests/integration/world.py): the far end echoes the path, so CANARY comes back from wherever it
+# is reached. Allowed are http://allowed.example, http://to-metadata.example and http://rebind.example.
 NETWORK = {
-    "literal": (["tcp", "{ip4}", "80"], ["proxy-get", "http://allowed.example/canary"]),
-    "literal, IPv6": (["tcp", "{ip6}", "80"], None),
+    "literal": (["tcp", "{ip4}", "80"], ["proxy-get", "http://allowed.example/CANARY"]),
+    "literal, IPv6": (["tcp", "{ip6}", "80"], ["proxy-get", "http://allowed6.example/CANARY"]),
+    "literal through the proxy": (["proxy-get", "http://{ip4}/CANARY"], None),
     "metadata by literal": (["tcp", "169.254.169.254", "80"], None),
     "metadata, mapped": (["tcp", "::ffff:169.254.169.254", "80"], None),
-    "metadata, mapped, through the proxy": (["proxy-get", "http://[::ffff:169.254.169.254]/canary"], None),
-    "metadata by name": (["proxy-get", "http://metadata.google.internal/canary"], None),
-    "metadata, decimal": (["proxy-get", "http://2852039166/canary"], None),
-    "metadata, hexadecimal": (["proxy-get", "http://0xa9fea9fe/canary"], None),
-    "metadata, octal": (["proxy-get", "http://0251.0376.0251.0376/canary"], None),
-    "name not allowed": (["proxy-get", "http://denied.example/canary"], None),
+    "metadata, mapped, through the proxy": (["proxy-get", "http://[::ffff:169.254.169.254]/CANARY"], None),
+    "metadata by its name": (["proxy-get", "http://metadata.google.internal/CANARY"], None),
+    "metadata, decimal": (["proxy-get", "http://2852039166/CANARY"], None),
+    "metadata, hexadecimal": (["proxy-get", "http://0xa9fea9fe/CANARY"], None),
+    "metadata, octal": (["proxy-get", "http://0251.0376.0251.0376/CANARY"], None),
+    "metadata behind an allowed name": (["proxy-get", "http://to-metadata.example/CANARY"], None),
+    "name not allowed": (["proxy-get", "http://denied.example/CANARY"], None),
     "name not allowed, resolved": (["resolve", "denied.example"], ["resolve", "allowed.example"]),
-    "name that answers with metadata": (["proxy-get", "http://to-metadata.example/canary"], None),
-    "second answer private": (["proxy-get", "http://rebind.example/canary"], None),
+    "second answer private": (["after-the-cache", "http://rebind.example/CANARY"],
+                              ["proxy-get", "http://rebind.example/CANARY"]),
+    "DNS to another server": (["udp", "8.8.8.8", "9999"], None),
     "UDP out": (["udp", "{ip4}", "9999"], None),
     "UDP out, IPv6": (["udp", "{ip6}", "9999"], None),
     "UDP out, bound to the device": (["bind-to-device", "{ip4}", "9999"], None),
-    "the host itself": (["tcp", "{host4}", "80"], None),
-    "gate asked for itself": (["proxy-get", "http://127.0.0.1:3128/canary"], None),
+    "private network": (["tcp", "10.0.0.5", "80"], None),
+    "the host's own address": (["tcp", "{host}", "80"], None),
+    "gate asked for itself": (["proxy-get", "http://127.0.0.1:3128/CANARY"], None),
 }

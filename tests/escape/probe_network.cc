@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -87,7 +88,7 @@ int tcp_canary(const Arguments& arguments) {
   if (fd < 0) return blocked_by_errno("socket");
   if (!connect_in_time(fd, to)) return blocked_by_errno("connect");
   const std::string request =
-      "GET /canary HTTP/1.1\r\nHost: " + arguments.at(0) + "\r\nConnection: close\r\n\r\n";
+      "GET /CANARY HTTP/1.1\r\nHost: " + arguments.at(0) + "\r\nConnection: close\r\n\r\n";
   if (::send(fd, request.data(), request.size(), MSG_NOSIGNAL) < 0) return blocked_by_errno("send");
   return canary_answer(fd);
 }
@@ -253,6 +254,13 @@ int proxy_get(const Arguments& arguments) {
   return canary_answer(fd);
 }
 
+// after-the-cache URL: as proxy-get, when the gate has to ask its resolver again (TTL 0 is kept 1
+// s).
+int after_the_cache(const Arguments& arguments) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  return proxy_get(arguments);
+}
+
 // own-unix PATH: a Unix socket of the workload's own, reached by the workload.
 int own_unix(const Arguments& arguments) {
   sockaddr_un address{};
@@ -312,6 +320,7 @@ const Attempt kNetworkAttempts[] = {{"tcp", tcp_canary},
                                     {"unix", unix_connect},
                                     {"abstract", abstract_connect},
                                     {"proxy-get", proxy_get},
+                                    {"after-the-cache", after_the_cache},
                                     {"control-own-unix", own_unix},
                                     {"control-own-server", own_server},
                                     {nullptr, nullptr}};
