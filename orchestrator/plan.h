@@ -47,8 +47,8 @@ struct LimitsPlan {
 };
 
 struct DockerPlan {
-  std::string image;     // as asked for
-  std::string image_id;  // sha256:…, what is run
+  std::string image;                 // as asked for
+  std::string image_id;              // sha256:…, what is run
   std::vector<std::string> volumes;  // that the image declares: sized tmpfs inside
 };
 

@@ -47,8 +47,8 @@ bool is_proxy_variable(std::string name) {
   return name.ends_with("_proxy");
 }
 
-// An image's own variables, PATH above all: its programs lie where the image says. They come from no
-// user, so that one that could not be asked for is left out.
+// An image's own variables, PATH above all: its programs lie where the image says. They come from
+// no user, so that one that could not be asked for is left out.
 void add_of_image(const HostFacts& facts, std::map<std::string, std::string>* env) {
   for (const auto& [name, value] : facts.docker.image_env) {
     const bool ours = name == "HOME" || name == "USER" || name == "LOGNAME" || name == "HOSTNAME";

@@ -19,6 +19,8 @@ std::string to_rfc3339(WallTime time) {
   return buffer;
 }
 
-std::string now_rfc3339() { return to_rfc3339(std::chrono::system_clock::now()); }
+std::string now_rfc3339() {
+  return to_rfc3339(std::chrono::system_clock::now());
+}
 
 }  // namespace cofferdam

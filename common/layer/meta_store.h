@@ -35,8 +35,8 @@ struct Version {
   std::uint32_t mode = 0;  // permission bits, 07777
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::uint64_t size = 0;      // bytes
-  std::int64_t mtime_ns = 0;   // since the epoch
+  std::uint64_t size = 0;     // bytes
+  std::int64_t mtime_ns = 0;  // since the epoch
   std::int64_t ctime_ns = 0;
   std::uint64_t inode = 0;
   std::uint64_t device = 0;
@@ -45,8 +45,9 @@ struct Version {
 
 // How much is known of the base of a path.
 enum class BaseState : std::uint8_t {
-  kKnown = 0,    // `version` is what the sandbox started from
-  kUnknown = 1,  // it changed between the start and the first touch, or while it was copied: conflict
+  kKnown = 0,  // `version` is what the sandbox started from
+  kUnknown =
+      1,  // it changed between the start and the first touch, or while it was copied: conflict
 };
 
 // The base of one lower path: recorded before the first act that changes it returns.
@@ -55,8 +56,8 @@ struct BaseRecord {
   BaseState state = BaseState::kUnknown;
   Version version;
   std::optional<Sha256Digest> sha256;  // of a file's content or a link's text, where it was read
-  bool stored = false;  // the content lies in base/<first 2 hex>/<62 hex>
-  bool racy = false;    // ctime within two ticks of being recorded: equal only by hash
+  bool stored = false;                 // the content lies in base/<first 2 hex>/<62 hex>
+  bool racy = false;  // ctime within two ticks of being recorded: equal only by hash
 };
 
 struct ReadRecord {

@@ -1,5 +1,5 @@
-// What the service that serves a workload's files keeps: some capabilities, some trees. See confine.h
-// for what every service gives up.
+// What the service that serves a workload's files keeps: some capabilities, some trees. See
+// confine.h for what every service gives up.
 #pragma once
 
 #include <cstdint>

@@ -6,22 +6,52 @@
 namespace cofferdam::policy {
 namespace {
 
-constexpr std::array<std::string_view, 39> kTexts = {
-    "allowed",          "no_rule",          "denied_by_rule",     "port_not_allowed",
-    "protocol_not_allowed", "method_not_allowed", "path_not_allowed", "ip_literal",
-    "private_address",  "loopback_address", "link_local_address", "metadata_address",
-    "reserved_address", "host_address",     "mixed_answer",       "name_invalid",
-    "resolve_failed",   "resolve_timeout",  "no_address",         "connect_failed",
-    "peer_mismatch",    "sni_missing",      "sni_mismatch",       "not_tls",
-    "host_mismatch",    "malformed",        "unsupported",        "loop",
-    "quota_exceeded",   "rate_limited",     "too_many_connections", "deadline",
-    "policy_revoked",   "hidden",           "readonly",           "outside",
-    "special_file",     "changed_under",    "syscall"};
+constexpr std::array<std::string_view, 39> kTexts = {"allowed",
+                                                     "no_rule",
+                                                     "denied_by_rule",
+                                                     "port_not_allowed",
+                                                     "protocol_not_allowed",
+                                                     "method_not_allowed",
+                                                     "path_not_allowed",
+                                                     "ip_literal",
+                                                     "private_address",
+                                                     "loopback_address",
+                                                     "link_local_address",
+                                                     "metadata_address",
+                                                     "reserved_address",
+                                                     "host_address",
+                                                     "mixed_answer",
+                                                     "name_invalid",
+                                                     "resolve_failed",
+                                                     "resolve_timeout",
+                                                     "no_address",
+                                                     "connect_failed",
+                                                     "peer_mismatch",
+                                                     "sni_missing",
+                                                     "sni_mismatch",
+                                                     "not_tls",
+                                                     "host_mismatch",
+                                                     "malformed",
+                                                     "unsupported",
+                                                     "loop",
+                                                     "quota_exceeded",
+                                                     "rate_limited",
+                                                     "too_many_connections",
+                                                     "deadline",
+                                                     "policy_revoked",
+                                                     "hidden",
+                                                     "readonly",
+                                                     "outside",
+                                                     "special_file",
+                                                     "changed_under",
+                                                     "syscall"};
 static_assert(kTexts.size() == static_cast<std::size_t>(Reason::kSyscall) + 1);
 
 }  // namespace
 
-std::string_view to_text(Reason reason) { return kTexts[static_cast<std::size_t>(reason)]; }
+std::string_view to_text(Reason reason) {
+  return kTexts[static_cast<std::size_t>(reason)];
+}
 
 std::optional<Reason> reason_from_text(std::string_view text) {
   for (std::size_t i = 0; i < kTexts.size(); ++i) {

@@ -95,7 +95,8 @@ class Runner:
         if self.user:
             words = ["runuser", "-u", self.user, "--"] + words
         if self.netns:
-            words = ["ip", "netns", "exec", self.netns] + words
+            # Not `ip netns exec`: it makes a mount namespace too, where a Docker daemon would not see our mounts.
+            words = ["nsenter", f"--net=/run/netns/{self.netns}"] + words
         return words
 
     def run(self, project, argv, flags=(), timeout=120, **kwargs):

@@ -58,7 +58,10 @@ def outcomes(way, project, internet):
         if control:
             attempts["control: " + name] = [w.format(ip4=IP4, ip6=IP6) for w in control]
         attempts["attack: " + name] = fill
-    flags = ["--name", "network-battery"]
+    manifest = project.root / "network.yaml"
+    manifest.write_text(f"version: 1\nnetwork:\n  resolver: {{servers: ['{test_world.DNS4}']}}\n")
+    manifest.chmod(0o644)
+    flags = ["--name", "network-battery", "--manifest", str(manifest)]
     for host in ("allowed.example", "allowed6.example", "to-metadata.example", "rebind.example"):
         flags += ["--allow", f"http://{host}"]
     before = len(internet.dns.questions("denied.example"))

@@ -19,14 +19,16 @@ TEST(Escape, ControlsBidiAndInvalidBytesNeverReachTheTerminal) {
       {"\x1b[31mred", "\\x1b[31mred"},
       {"a\nb\tc", "a\\nb\\tc"},
       {"\x7f", "\\x7f"},
-      {"\xc2\x9b", "\\u{009b}"},                 // C1 CSI
-      {"\xe2\x80\xae" "evil", "\\u{202e}evil"},  // right-to-left override
-      {"\xe2\x81\xa6", "\\u{2066}"},             // isolate
+      {"\xc2\x9b", "\\u{009b}"},  // C1 CSI
+      {"\xe2\x80\xae"
+       "evil",
+       "\\u{202e}evil"},              // right-to-left override
+      {"\xe2\x81\xa6", "\\u{2066}"},  // isolate
       {"\xef\xbb\xbf", "\\u{feff}"},
       {"\xff\xfe", "\\xff\\xfe"},
-      {"\xc0\xaf", "\\xc0\\xaf"},                // overlong '/'
-      {"\xed\xa0\x80", "\\xed\\xa0\\x80"},       // surrogate
-      {"\xe2\x82", "\\xe2\\x82"},                // cut short
+      {"\xc0\xaf", "\\xc0\\xaf"},           // overlong '/'
+      {"\xed\xa0\x80", "\\xed\\xa0\\x80"},  // surrogate
+      {"\xe2\x82", "\\xe2\\x82"},           // cut short
       {"caf\xc3\xa9", "caf\xc3\xa9"},
       {"back\\slash", "back\\\\slash"},
   };
@@ -38,7 +40,9 @@ TEST(Escape, KeepsLinesOnlyWhenAsked) {
 }
 
 TEST(Escape, JsonTextReplacesInvalidBytesOnly) {
-  EXPECT_EQ(to_json_text("ok\xff" "x"), "ok\xef\xbf\xbdx");
+  EXPECT_EQ(to_json_text("ok\xff"
+                         "x"),
+            "ok\xef\xbf\xbdx");
   EXPECT_TRUE(is_valid_utf8("caf\xc3\xa9"));
   EXPECT_FALSE(is_valid_utf8("\xc3"));
 }
@@ -58,7 +62,8 @@ TEST(JsonText, RefusesGarbageAndDepth) {
 }
 
 TEST(Sha256, MatchesTheStandardsVectors) {
-  EXPECT_EQ(to_hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(to_hex(sha256("abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   Sha256 pieces;
   pieces.update("a");
   pieces.update("bc");
@@ -68,7 +73,8 @@ TEST(Sha256, MatchesTheStandardsVectors) {
 }
 
 TEST(TextTime, IsRfc3339InUtcWithMicroseconds) {
-  EXPECT_EQ(to_rfc3339(WallTime(std::chrono::microseconds(1'000'006))), "1970-01-01T00:00:01.000006Z");
+  EXPECT_EQ(to_rfc3339(WallTime(std::chrono::microseconds(1'000'006))),
+            "1970-01-01T00:00:01.000006Z");
 }
 
 TEST(Reason, EveryTextComesBack) {
