@@ -90,7 +90,7 @@ Async<void> watch_addresses(HostAddresses& own, Ending& ending) {
 // Closes the pipe behind the word: nothing is said twice.
 Status say_ready(os::UniqueFd& ready) {
   if (!ready) return {};
-  const Status said = os::write_all(ready.get(), "ready\n");
+  Status said = os::write_all(ready.get(), "ready\n");
   ready.reset();
   return said;
 }

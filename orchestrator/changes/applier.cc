@@ -168,7 +168,7 @@ Status Applier::read_back() const {
 
 Status Applier::apply(const std::vector<const MergeItem*>& items) {
   items_ = items;
-  const auto at = [&](Status status, std::size_t index) -> Status {
+  const auto at = [&](const Status& status, std::size_t index) -> Status {
     if (status.ok()) return {};
     return status.error().context(items_[index]->change.path);
   };
