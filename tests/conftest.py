@@ -8,6 +8,8 @@ MAY_SKIP = (
     "quickstart builds the release preset",
     "runuser stands in the process group",
     "go is not installed",
+    "java is not installed",
+    "gdb is not installed",
 )
 
 
