@@ -110,6 +110,25 @@ def make_host_layer():
     return buffer.getvalue()
 
 
+def make_program_layer(programs):
+    """Named programs of this machine (or their paths), by the shell's name below /usr/bin, with their libraries."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        added = set()
+        for name in programs:
+            real = os.path.realpath(shutil.which(name, path="/usr/bin:/bin") or name)
+            for path in sorted({f"/usr/bin/{os.path.basename(name)}": real, **{p: p for p in libraries_of(real)}}.items()):
+                if path[0] not in added:
+                    added.add(path[0])
+                    tar.add(os.path.realpath(path[1]), os.path.join(os.path.realpath(os.path.dirname(path[0])),
+                                                                    os.path.basename(path[0])).lstrip("/"), recursive=False)
+        for name in ("bin", "lib", "lib64"):
+            if os.path.islink(f"/{name}"):
+                add_link(tar, name, f"usr/{name}")
+        add_passwd(tar)
+    return buffer.getvalue()
+
+
 def add_link(tar, name, target):
     link = tarfile.TarInfo(name)
     link.type, link.linkname = tarfile.SYMTYPE, target
@@ -134,12 +153,16 @@ def mounts_below(directory):
     return sorted((p for p in points if p == directory or p.startswith(directory + "/")), key=len, reverse=True)
 
 
-def start_daemon(directory):
+WITHOUT_NETWORKS = ("--bridge=none", "--iptables=false", "--ip6tables=false")
+
+
+def start_daemon(directory, prefix=(), options=WITHOUT_NETWORKS):
+    """`prefix` starts it elsewhere: a network namespace of the test's is its whole world then."""
     socket = f"{directory}/docker.sock"
     with open(f"{directory}/log", "wb") as log:
         process = subprocess.Popen(
-            ["dockerd", "--host", f"unix://{socket}", "--data-root", f"{directory}/data", "--exec-root", f"{directory}/exec",
-             "--pidfile", f"{directory}/pid", "--bridge=none", "--iptables=false", "--ip6tables=false"],
+            [*prefix, "dockerd", "--host", f"unix://{socket}", "--data-root", f"{directory}/data", "--exec-root", f"{directory}/exec",
+             "--pidfile", f"{directory}/pid", *options],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and process.poll() is None:
@@ -162,6 +185,21 @@ def stop(process, directory):
             process.wait()
     for point in mounts_below(directory):
         subprocess.run(["umount", "--lazy", point], check=False)
+
+
+@contextlib.contextmanager
+def daemon_in(namespace, dns):
+    """A daemon of our own whose bridges and rules are in that network namespace, and nowhere else; `dns` is what it
+    forwards names to."""
+    if not shutil.which("dockerd"):
+        pytest.skip("no dockerd")
+    directory = tempfile.mkdtemp(prefix="cofferdam-dockerd-", dir="/var/tmp")
+    process, host = start_daemon(directory, ["nsenter", f"--net=/run/netns/{namespace}"], ["--ip6tables=false", "--dns", dns])
+    try:
+        yield Daemon(host=host, own=True, process=process)
+    finally:
+        stop(process, directory)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
