@@ -16,8 +16,8 @@ Authorization authorize(const policy::EgressPolicy& policy, const policy::Endpoi
   policy::AddressDecision judged =
       policy.decide_addresses(endpoint.host, endpoint.port, addresses, own);
   result.decision = judged.decision;
-  // The rule that named the endpoint is the one to be told.
-  if (result.decision.allowed()) result.decision.rule = name.rule;
+  // What named the endpoint is what is to be told.
+  if (result.decision.allowed()) result.decision = name;
   for (const policy::IpAddress& address : judged.allowed) {
     result.endpoints.push_back(AuthorizedEndpoint(address, endpoint.port));
   }

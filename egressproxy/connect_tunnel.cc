@@ -85,9 +85,11 @@ void Tunnel::end_unverified(Decision decision, std::string protocol) {
 
 Async<void> Tunnel::relay_to(Stream& upstream, std::string protocol) {
   record_.protocol = std::move(protocol);
-  const Relayed relayed = co_await relay(downstream_, upstream, kTunnelIdle);
-  record_.bytes_up = relayed.up;
-  record_.bytes_down = relayed.down;
+  if (const auto known = policy::protocol_from_text(record_.protocol)) {
+    upstream.connection()->set_protocol(*known);
+  }
+  co_await relay(downstream_, upstream, kTunnelIdle);
+  conclude(record_, upstream);
   pipeline_.recorder().record(record_);
 }
 
@@ -121,6 +123,7 @@ Async<void> Tunnel::verify_and_relay(const Endpoint& endpoint, Opened opened,
   if (first.opening == Opening::kNeedMore) {
     // It said nothing: allowed, and nothing was carried.
     downstream_.close();
+    conclude(record_, *opened.upstream);
     pipeline_.recorder().record(record_);
     co_return;
   }
@@ -163,6 +166,7 @@ Async<void> Tunnel::run() {
     co_return;
   }
   record_.decision = opened.decision;
+  opened.upstream->connection()->set_downstream(&downstream_, Connection::Bond::kTunnel);
   if (co_await downstream_.write(kEstablished)) co_return;
   co_await verify_and_relay(*endpoint, std::move(opened), decided.protocols);
 }

@@ -98,6 +98,12 @@ Async<Reply> reply_to(Pipeline& pipeline, const Query& query) {
     case Verdict::kAllow:
       co_return positive(answered, type);
     case Verdict::kDeny:
+      // Not "there is none": that would be kept, and the next minute may say otherwise.
+      if (policy::is_retryable(answered.decision.reason)) {
+        Reply later = negative(Rcode::kServFail, answered.decision.reason);
+        later.soa = false;
+        co_return later;
+      }
       co_return negative(decided ? Rcode::kNoError : Rcode::kNxDomain, answered.decision.reason);
     case Verdict::kError:
       break;

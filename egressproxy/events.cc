@@ -1,6 +1,7 @@
 #include "egressproxy/events.h"
 
 #include "common/log/diagnostics.h"
+#include "egressproxy/connections.h"
 #include "egressproxy/refusal.h"
 
 namespace cofferdam::egressproxy {
@@ -23,6 +24,19 @@ Json dropped_list(const std::vector<policy::DroppedAddress>& dropped) {
 }
 
 }  // namespace
+
+void conclude_decision(EgressRecord& record, const Stream& upstream) {
+  const Connection* connection = upstream.connection();
+  if (connection != nullptr && connection->ended()) record.decision = *connection->ended();
+}
+
+void conclude(EgressRecord& record, const Stream& upstream) {
+  conclude_decision(record, upstream);
+  const Connection* connection = upstream.connection();
+  if (connection == nullptr) return;
+  record.bytes_up = connection->meter().moved(Direction::kUp);
+  record.bytes_down = connection->meter().moved(Direction::kDown);
+}
 
 void Recorder::count(policy::Verdict verdict) {
   if (verdict == policy::Verdict::kAllow) ++counters_.allowed;

@@ -9,6 +9,7 @@
 #include "common/log/event_log.h"
 #include "common/policy/egress_policy.h"
 #include "egressproxy/net.h"
+#include "egressproxy/stream.h"
 
 namespace cofferdam::egressproxy {
 
@@ -27,6 +28,12 @@ struct EgressRecord {
   std::uint64_t bytes_down = 0;
   Clock::time_point since = Clock::now();
 };
+
+// Once a tunnel is over: what it carried in all, and why it was ended where that was done from here
+// (a budget, a policy, the control socket).
+void conclude(EgressRecord& record, const Stream& upstream);
+// The second half of it, for one of several requests on a connection.
+void conclude_decision(EgressRecord& record, const Stream& upstream);
 
 struct DnsRecord {
   policy::Decision decision;

@@ -175,7 +175,17 @@ Async<Forwarder::Next> Forwarder::serve_target(const RequestHead& head, const Ta
     const Refusal refusal = refuse_with(record.decision);
     co_return co_await refuse(&head, refusal);
   }
+  const std::uint64_t left = pipeline_.bytes_left_up(record.decision);
+  if (head.framing.kind == BodyKind::kLength && head.framing.length > left) {
+    // Told before a byte of it is sent: half a body would be of no use.
+    record.decision = {Verdict::kDeny, Reason::kQuotaExceeded, record.decision.rule};
+    pipeline_.recorder().record(record);
+    Refusal refusal = refuse_with(record.decision);
+    refusal.status = 413;
+    co_return co_await refuse(&head, refusal);
+  }
   Stream& upstream = *upstream_->stream;
+  upstream.connection()->set_downstream(&downstream_, Connection::Bond::kExchange);
   const std::uint64_t read_before = upstream.bytes_read();
   const std::uint64_t written_before = upstream.bytes_written();
   Exchange result =
@@ -183,20 +193,24 @@ Async<Forwarder::Next> Forwarder::serve_target(const RequestHead& head, const Ta
   record.bytes_up = upstream.bytes_written() - written_before;
   record.bytes_down = upstream.bytes_read() - read_before;
   if (result.upgraded) {
-    const Relayed relayed = co_await relay(downstream_, upstream, kTunnelIdle);
-    record.bytes_up += relayed.up;
-    record.bytes_down += relayed.down;
+    upstream.connection()->set_downstream(&downstream_, Connection::Bond::kTunnel);
+    co_await relay(downstream_, upstream, kTunnelIdle);
+    record.bytes_up = upstream.bytes_written() - written_before;
+    record.bytes_down = upstream.bytes_read() - read_before;
   }
+  upstream.connection()->set_downstream(nullptr, Connection::Bond::kExchange);
   if (!result.answered) {
     const Verdict verdict = result.reason == Reason::kMalformed ? Verdict::kDeny : Verdict::kError;
     record.decision = {verdict, result.reason, record.decision.rule};
   }
+  conclude_decision(record, upstream);
   pipeline_.recorder().record(record);
   if (!result.keep_upstream) upstream_.reset();
   if (result.answered) co_return result.keep_downstream ? Next::kRead : Next::kClose;
   RequestHead closing = head;
   closing.keep_alive = false;
-  const Refusal refusal = refuse_with(record.decision);
+  Refusal refusal = refuse_with(record.decision);
+  if (record.decision.reason == Reason::kQuotaExceeded) refusal.status = 413;
   co_return co_await refuse(&closing, refusal);
 }
 

@@ -1,11 +1,13 @@
 // Pipeline: what every protocol goes through on its way out:
-// decide the name → resolve → authorize the addresses → pin → dial.
+// decide the name → budgets → resolve → authorize the addresses → pin → dial → register.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "egressproxy/budgets.h"
+#include "egressproxy/connections.h"
 #include "egressproxy/dialer.h"
 #include "egressproxy/events.h"
 #include "egressproxy/host_addresses.h"
@@ -36,7 +38,15 @@ class Pipeline final {
  public:
   Pipeline(std::shared_ptr<const policy::EgressPolicy> policy, Resolver& resolver,
            const HostAddresses& own, Recorder& recorder)
-      : policy_(std::move(policy)), resolver_(resolver), own_(own), recorder_(recorder) {}
+      : policy_(std::move(policy)),
+        resolver_(resolver),
+        own_(own),
+        recorder_(recorder),
+        budgets_(policy_) {}
+
+  // In one step: every decision from here on is the new policy's. Connections that it does not
+  // allow are ended with policy_revoked; gives how many.
+  std::size_t replace_policy(std::shared_ptr<const policy::EgressPolicy> policy);
 
   // `protocol` none: any that a rule permits. `preferred` is dialled first when it is among the
   // checked addresses.
@@ -53,14 +63,21 @@ class Pipeline final {
   const HostAddresses& own() const { return own_; }
   Pins& pins() { return pins_; }
   Recorder& recorder() { return recorder_; }
+  Budgets& budgets() { return budgets_; }
+  Connections& connections() { return connections_; }
+  // What a request of `bytes` could still send to this host by its budgets; for a 413 up front.
+  std::uint64_t bytes_left_up(const policy::Decision& allowed);
 
  private:
-  Async<Opened> dial(Authorization authorization);
+  Async<Opened> dial(Authorization authorization, policy::Endpoint endpoint,
+                     std::optional<policy::Protocol> protocol, Slot slot);
 
   std::shared_ptr<const policy::EgressPolicy> policy_;
   Resolver& resolver_;
   const HostAddresses& own_;
   Recorder& recorder_;
+  Budgets budgets_;
+  Connections connections_;
   Dialer dialer_;
   Pins pins_;
 };

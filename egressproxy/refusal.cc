@@ -13,6 +13,8 @@ std::string_view phrase_for(int status) {
       return "Bad Request";
     case 405:
       return "Method Not Allowed";
+    case 413:
+      return "Content Too Large";
     case 414:
       return "URI Too Long";
     case 417:
@@ -146,7 +148,11 @@ std::string_view sentence_for(Reason reason) {
     case Reason::kTooManyConnections:
       return "too many connections at once";
     case Reason::kQuotaExceeded:
-      return "the record of decisions is full";
+      return "a budget of bytes is spent, or the record of decisions is full";
+    case Reason::kRateLimited:
+      return "too many in too short a time";
+    case Reason::kPolicyRevoked:
+      return "the policy no longer allows it";
     default:
       return "refused";
   }
@@ -169,6 +175,7 @@ std::string write_refusal(const Refusal& refusal, bool keep_alive, bool with_bod
   out += "Cofferdam-Reason: " + std::string(policy::to_text(reason)) + "\r\n";
   out += "Content-Type: application/json\r\nCache-Control: no-store\r\n";
   out += "Content-Length: " + std::to_string(text.size()) + "\r\n";
+  if (refusal.status == 429 || refusal.status == 503) out += "Retry-After: 1\r\n";
   if (!keep_alive) out += "Connection: close\r\n";
   out += "\r\n";
   if (with_body) out += text;

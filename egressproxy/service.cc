@@ -106,6 +106,8 @@ Status serve(const Options& options, os::UniqueFd& ready) {
         std::move(events_fd), log::EventContext{policy->sandbox(), policy->operation(),
                                                 policy->manifest(), "egressproxy"});
   }
+  // Outlives the loop: what the loop still holds at its end leaves the pipeline's lists.
+  std::optional<Pipeline> pipeline;
   asio::io_context context(1);
   TRY_ASSIGN(const auto own, HostAddresses::open(context));
   TRY_ASSIGN(std::vector<GateSocket> gate, options.gate_fds.empty()
@@ -120,8 +122,8 @@ Status serve(const Options& options, os::UniqueFd& ready) {
 
   Resolver resolver(context, resolving);
   Recorder recorder(events.get());
-  Pipeline pipeline(policy, resolver, *own, recorder);
-  Server server(context, pipeline, std::move(gate));
+  pipeline.emplace(policy, resolver, *own, recorder);
+  Server server(context, *pipeline, std::move(gate));
   Ending ending(context, server, control.get());
   asio::signal_set signals(context, SIGTERM, SIGINT);
   signals.async_wait([&ending](const error_code& error, int) {
@@ -134,7 +136,7 @@ Status serve(const Options& options, os::UniqueFd& ready) {
     asio::co_spawn(context, end_with_liveness(liveness, ending), asio::detached);
   }
   server.start();
-  if (control) control->start(server, pipeline, resolver);
+  if (control) control->start(server, *pipeline, resolver);
   TRY(say_ready(ready));
   context.run();
   return ending.status();

@@ -1,9 +1,45 @@
 #include "egressproxy/stream.h"
 
+#include <asm/ioctls.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "egressproxy/connections.h"
+
 namespace cofferdam::egressproxy {
 namespace {
+
 constexpr std::size_t kReadSize = 16384;
+constexpr milliseconds kFlushTime{1000};
+constexpr milliseconds kFlushPause{5};
+
+// What a call fails with when the budget is spent.
+error_code budget_spent() {
+  return {EDQUOT, boost::system::system_category()};
 }
+
+// Bytes that the peer has not acknowledged yet (tcp(7), SIOCOUTQ).
+class UnsentBytes final {
+ public:
+  static int name() { return TIOCOUTQ; }
+  void* data() { return &count_; }
+  int get() const { return count_; }
+
+ private:
+  int count_ = 0;
+};
+
+}  // namespace
+
+Stream::Stream(tcp::socket socket) : socket_(std::move(socket)) {}
+
+Stream::Stream(tcp::socket socket, std::unique_ptr<Connection> connection)
+    : socket_(std::move(socket)), connection_(std::move(connection)) {
+  if (connection_) connection_->upstream_ = this;
+}
+
+Stream::~Stream() = default;
 
 Async<error_code> Stream::read_more() {
   if (start_ > 0) {
@@ -23,14 +59,66 @@ Async<Stream::Read> Stream::read_some(char* buffer, std::size_t size) {
     read.error = asio::error::eof;
     co_return read;
   }
+  if (connection_ && (cut_ || connection_->meter().left(Direction::kDown) < size)) {
+    read.error = co_await limit_read(size);
+    if (read.error) co_return read;
+  }
   std::tie(read.error, read.count) =
       co_await socket_.async_read_some(asio::buffer(buffer, size), kNoThrow);
   if (read.error == asio::error::eof) ended_ = true;
+  if (connection_) read.count = charge_read(read.count);
   bytes_read_ += read.count;
   co_return read;
 }
 
+// Others may have used the same budget while this one waited.
+std::size_t Stream::charge_read(std::size_t count) {
+  Meter& meter = connection_->meter();
+  const auto granted =
+      static_cast<std::size_t>(std::min<std::uint64_t>(count, meter.left(Direction::kDown)));
+  meter.charge(Direction::kDown, granted);
+  cut_ = cut_ || granted < count;
+  return granted;
+}
+
+Async<error_code> Stream::limit_read(std::size_t& size) {
+  while (!cut_) {
+    const std::uint64_t left = connection_->meter().left(Direction::kDown);
+    if (left > 0) {
+      size = static_cast<std::size_t>(std::min<std::uint64_t>(size, left));
+      co_return error_code();
+    }
+    const auto [error] = co_await socket_.async_wait(tcp::socket::wait_read, kNoThrow);
+    if (error) co_return error;
+    char byte = 0;
+    error_code seen;
+    socket_.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, seen);
+    if (seen == asio::error::would_block) continue;
+    if (seen == asio::error::eof) ended_ = true;
+    if (seen) co_return seen;
+    cut_ = true;
+  }
+  if (Stream* downstream = connection_->downstream_) co_await downstream->flush();
+  connection_->end_spent();
+  co_return budget_spent();
+}
+
 Async<error_code> Stream::write(std::string_view bytes) {
+  if (connection_) {
+    Meter& meter = connection_->meter();
+    const std::uint64_t left = meter.left(Direction::kUp);
+    const bool spent = left < bytes.size();
+    if (spent) bytes = bytes.substr(0, static_cast<std::size_t>(left));
+    meter.charge(Direction::kUp, bytes.size());
+    if (spent) {
+      const auto [error, count] =
+          co_await asio::async_write(socket_, asio::buffer(bytes.data(), bytes.size()), kNoThrow);
+      bytes_written_ += count;
+      if (!error) co_await flush();
+      connection_->end_spent();
+      co_return budget_spent();
+    }
+  }
   const auto [error, count] =
       co_await asio::async_write(socket_, asio::buffer(bytes.data(), bytes.size()), kNoThrow);
   bytes_written_ += count;
@@ -47,6 +135,17 @@ void Stream::consume(std::size_t count) {
 void Stream::cancel() {
   error_code ignored;
   socket_.cancel(ignored);
+}
+
+Async<void> Stream::flush() {
+  const Clock::time_point end = Clock::now() + kFlushTime;
+  while (socket_.is_open() && Clock::now() < end) {
+    UnsentBytes unsent;
+    error_code error;
+    socket_.io_control(unsent, error);
+    if (error || unsent.get() == 0) co_return;
+    co_await sleep_for(kFlushPause);
+  }
 }
 
 void Stream::shutdown_send() {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -10,9 +11,20 @@
 
 namespace cofferdam::egressproxy {
 
+class Connection;
+
 class Stream final {
  public:
-  explicit Stream(tcp::socket socket) : socket_(std::move(socket)) {}
+  explicit Stream(tcp::socket socket);
+  // To a server: what is read and written is charged to `connection`. Where a budget ends, the
+  // bytes up to it are passed, then both sides are reset and the call fails.
+  Stream(tcp::socket socket, std::unique_ptr<Connection> connection);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // Null for the workload's side.
+  Connection* connection() const { return connection_.get(); }
 
   // Waits for more bytes and appends them to buffered(); end of stream is asio::error::eof, also
   // when asked again (the event loop tells of an end only once).
@@ -36,6 +48,9 @@ class Stream final {
   // An orderly end of our sending side.
   void shutdown_send();
   void close();
+  // Waits until the peer has what was written, for a moment at most: before abort(), which drops
+  // what is still here.
+  Async<void> flush();
   // Closes with a reset, so that the peer does not take it for an orderly end.
   void abort();
 
@@ -43,10 +58,18 @@ class Stream final {
   std::uint64_t bytes_written() const { return bytes_written_; }
 
  private:
+  // Narrows a read to what the budget has left. Where that is nothing: waits for what comes, which
+  // may be an orderly end, and cuts the connection when it is not.
+  Async<error_code> limit_read(std::size_t& size);
+  // What a read of `count` bytes may pass on.
+  std::size_t charge_read(std::size_t count);
+
   tcp::socket socket_;
+  std::unique_ptr<Connection> connection_;
   std::string buffer_;
   std::size_t start_ = 0;
   bool ended_ = false;
+  bool cut_ = false;  // bytes were read that the budget no longer had
   std::uint64_t bytes_read_ = 0;
   std::uint64_t bytes_written_ = 0;
 };

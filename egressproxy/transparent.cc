@@ -112,9 +112,9 @@ Async<void> Redirected::tunnel(Opened opened) {
     co_await tell_refusal(record_.decision);
     co_return;
   }
-  const Relayed relayed = co_await relay(downstream_, *opened.upstream, kTunnelIdle);
-  record_.bytes_up = relayed.up;
-  record_.bytes_down = relayed.down;
+  opened.upstream->connection()->set_downstream(&downstream_, Connection::Bond::kTunnel);
+  co_await relay(downstream_, *opened.upstream, kTunnelIdle);
+  conclude(record_, *opened.upstream);
   pipeline_.recorder().record(record_);
 }
 

@@ -14,13 +14,11 @@ Decision deny(Reason reason, std::string rule = {}) {
   return {Verdict::kDeny, reason, std::move(rule)};
 }
 
-constexpr std::string_view kOpenMode = "mode:open";
-
-bool matches_exactly(const EgressRule& rule, const Host& host) {
-  return rule.pattern.kind() == HostPattern::Kind::kExact && rule.pattern.matches(host);
-}
-
 }  // namespace
+
+bool Decision::monitored() const {
+  return allowed() && rule == kMonitorMode;
+}
 
 bool ProtocolSet::has(Protocol protocol) const {
   switch (protocol) {
@@ -40,10 +38,43 @@ void ProtocolSet::add(Protocol protocol) {
   tcp = tcp || protocol == Protocol::kTcp;
 }
 
+void EgressPolicy::build_index() {
+  rule_index_ = {};
+  deny_index_ = {};
+  by_id_.clear();
+  for (std::uint32_t i = 0; i < rules_.size(); ++i) {
+    rule_index_.add(rules_[i].pattern, i);
+    by_id_.emplace(rules_[i].id, i);
+  }
+  for (std::uint32_t i = 0; i < deny_.size(); ++i) deny_index_.add(deny_[i].pattern, i);
+}
+
+const EgressRule* EgressPolicy::find_rule(std::string_view id) const {
+  const auto found = by_id_.find(std::string(id));
+  return found == by_id_.end() ? nullptr : &rules_[found->second];
+}
+
+EgressPolicy EgressPolicy::without_expired(WallTime now) const {
+  EgressPolicy rest = *this;
+  std::erase_if(rest.rules_,
+                [now](const EgressRule& rule) { return rule.expires && *rule.expires <= now; });
+  rest.build_index();
+  return rest;
+}
+
+std::optional<WallTime> EgressPolicy::next_expiry() const {
+  std::optional<WallTime> next;
+  for (const EgressRule& rule : rules_) {
+    if (rule.expires && (!next || *rule.expires < *next)) next = rule.expires;
+  }
+  return next;
+}
+
 const DenyRule* EgressPolicy::find_deny(const Host& host, std::optional<std::uint16_t> port,
                                         std::optional<Protocol> protocol) const {
-  for (const DenyRule& rule : deny_) {
-    if (!rule.pattern.matches(host)) continue;
+  if (deny_.empty()) return nullptr;
+  for (const std::uint32_t number : deny_index_.find(host)) {
+    const DenyRule& rule = deny_[number];
     // An entry that names a port or a protocol does not decide a question that has none.
     if (rule.port && rule.port != port) continue;
     if (rule.protocol && rule.protocol != protocol) continue;
@@ -53,10 +84,7 @@ const DenyRule* EgressPolicy::find_deny(const Host& host, std::optional<std::uin
 }
 
 std::optional<Decision> EgressPolicy::refuse_host(const Host& host) const {
-  const bool listed = std::any_of(rules_.begin(), rules_.end(), [&host](const EgressRule& rule) {
-    return matches_exactly(rule, host);
-  });
-  if (listed) return std::nullopt;
+  if (rule_index_.lists(host)) return std::nullopt;
   if (host.is_name()) {
     const auto special = special_name(host.name());
     if (special) return deny(*special);
@@ -65,7 +93,22 @@ std::optional<Decision> EgressPolicy::refuse_host(const Host& host) const {
   const AddressClass address_class = classify(host.address());
   if (address_class.tier == Tier::kFloor) return deny(address_class.reason);
   if (mode_ == EgressMode::kOpen) return std::nullopt;
+  if (mode_ == EgressMode::kMonitor && address_class.tier == Tier::kPublic) return std::nullopt;
   return deny(Reason::kIpLiteral);
+}
+
+Decision EgressPolicy::decide_without_rule(const Host& host, Reason nearest,
+                                           std::string nearest_rule) const {
+  switch (mode_) {
+    case EgressMode::kOpen:
+      return allow(std::string(kOpenMode));
+    case EgressMode::kMonitor:
+      if (nearest == Reason::kNoRule && !host.is_name()) nearest = Reason::kIpLiteral;
+      return {Verdict::kAllow, nearest, std::string(kMonitorMode)};
+    case EgressMode::kEnforce:
+      break;
+  }
+  return deny(nearest, std::move(nearest_rule));
 }
 
 Decision EgressPolicy::decide_lookup(const HostName& name) const {
@@ -74,11 +117,9 @@ Decision EgressPolicy::decide_lookup(const HostName& name) const {
     return deny(Reason::kDeniedByRule, rule->id);
   }
   if (auto refused = refuse_host(host)) return *refused;
-  for (const EgressRule& rule : rules_) {
-    if (rule.pattern.matches(host)) return allow(rule.id);
-  }
-  if (mode_ == EgressMode::kOpen) return allow(std::string(kOpenMode));
-  return deny(Reason::kNoRule);
+  const std::vector<std::uint32_t> numbers = rule_index_.find(host);
+  if (!numbers.empty()) return allow(rules_[numbers.front()].id);
+  return decide_without_rule(host, Reason::kNoRule, {});
 }
 
 EndpointDecision EgressPolicy::decide_endpoint(const Endpoint& endpoint) const {
@@ -106,8 +147,8 @@ Decision EgressPolicy::decide_name(const Endpoint& endpoint, Protocol protocol) 
   if (auto refused = refuse_host(host)) return *refused;
   Reason nearest = Reason::kNoRule;
   std::string rule_id;
-  for (const EgressRule& rule : rules_) {
-    if (!rule.pattern.matches(host)) continue;
+  for (const std::uint32_t number : rule_index_.find(host)) {
+    const EgressRule& rule = rules_[number];
     if (rule.port == endpoint.port && rule.protocol == protocol) return allow(rule.id);
     if (rule.port == endpoint.port) {
       nearest = Reason::kProtocolNotAllowed;
@@ -117,14 +158,14 @@ Decision EgressPolicy::decide_name(const Endpoint& endpoint, Protocol protocol) 
       rule_id = rule.id;
     }
   }
-  if (mode_ == EgressMode::kOpen) {
-    // Where TLS and HTTP are at home the name inside is verified, or a deny rule would be escaped
-    // by an address that two names share.
-    const bool named_inside = endpoint.port == 80 || endpoint.port == 443;
-    if (protocol != Protocol::kTcp || !named_inside) return allow(std::string(kOpenMode));
+  // Where TLS and HTTP are at home the name inside is verified, or a deny rule would be escaped by
+  // an address that two names share.
+  const bool named_inside = endpoint.port == 80 || endpoint.port == 443;
+  if (mode_ != EgressMode::kEnforce && protocol == Protocol::kTcp && named_inside) {
     if (nearest == Reason::kNoRule) nearest = Reason::kProtocolNotAllowed;
+    return deny(nearest, std::move(rule_id));
   }
-  return deny(nearest, std::move(rule_id));
+  return decide_without_rule(host, nearest, std::move(rule_id));
 }
 
 Decision EgressPolicy::decide_address(const IpAddress& address, std::span<const Cidr> opened,
@@ -138,9 +179,10 @@ Decision EgressPolicy::decide_address(const IpAddress& address, std::span<const 
     for (const Cidr& cidr : host_addresses_) {
       if (cidr.contains(one)) return deny(Reason::kHostAddress);
     }
-    for (const DenyRule& rule : deny_) {
-      const bool literal = rule.pattern.kind() == HostPattern::Kind::kExact;
-      if (!literal || !rule.pattern.matches(Host(one)) || rule.protocol) continue;
+    if (deny_.empty()) continue;
+    for (const std::uint32_t number : deny_index_.find(Host(one))) {
+      const DenyRule& rule = deny_[number];
+      if (rule.pattern.kind() != HostPattern::Kind::kExact || rule.protocol) continue;
       if (!rule.port || rule.port == port) return deny(Reason::kDeniedByRule, rule.id);
     }
   }
@@ -154,12 +196,14 @@ AddressDecision EgressPolicy::decide_addresses(const Host& host, std::optional<s
   AddressDecision result;
   std::vector<Cidr> opened;
   std::string rule_id;
-  for (const EgressRule& rule : rules_) {
-    if (!rule.pattern.matches(host) || (port && rule.port != *port)) continue;
+  for (const std::uint32_t number : rule_index_.find(host)) {
+    const EgressRule& rule = rules_[number];
+    if (port && rule.port != *port) continue;
     if (rule_id.empty()) rule_id = rule.id;
     opened.insert(opened.end(), rule.addresses.begin(), rule.addresses.end());
   }
   if (rule_id.empty() && mode_ == EgressMode::kOpen) rule_id = kOpenMode;
+  if (rule_id.empty() && mode_ == EgressMode::kMonitor) rule_id = kMonitorMode;
   if (rule_id.empty()) return result;
   for (const IpAddress& address : addresses) {
     Decision decision = decide_address(address, opened, own, port);

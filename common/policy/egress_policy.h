@@ -13,14 +13,18 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/json_text.h"
 #include "common/base/result.h"
+#include "common/base/text_time.h"
 #include "common/policy/address.h"
+#include "common/policy/budget.h"
 #include "common/policy/egress_rule.h"
 #include "common/policy/host_name.h"
 #include "common/policy/reason.h"
+#include "common/policy/rule_index.h"
 
 namespace cofferdam::policy {
 
@@ -29,7 +33,13 @@ struct Decision {
   Reason reason = Reason::kNoRule;
   std::string rule;  // id of the rule that decided; empty when none did
   bool allowed() const { return verdict == Verdict::kAllow; }
+  // Only let pass because nothing is enforced; the reason is what enforcement would have said.
+  bool monitored() const;
 };
+
+// What Decision::rule holds where a mode and no rule let something through.
+inline constexpr std::string_view kOpenMode = "mode:open";
+inline constexpr std::string_view kMonitorMode = "mode:monitor";
 
 // The protocols that rules permit for one endpoint.
 struct ProtocolSet {
@@ -60,6 +70,7 @@ struct AddressDecision {
 enum class EgressMode : std::uint8_t {
   kEnforce,  // only what rules allow
   kOpen,     // every name and public address that is not denied
+  kMonitor,  // decides like kEnforce, lets pass like kOpen, and tells the difference
 };
 
 class EgressPolicy final {
@@ -89,6 +100,15 @@ class EgressPolicy final {
                                    std::span<const IpAddress> addresses,
                                    const std::set<IpAddress>& own) const;
 
+  // Null when there is none with this id.
+  const EgressRule* find_rule(std::string_view id) const;
+  // What the sandbox may use in all; each rule has its own.
+  const Budget& budget() const { return budget_; }
+  // The same without the rules whose time is over.
+  EgressPolicy without_expired(WallTime now) const;
+  // When the next rule ends by itself; none: no rule does.
+  std::optional<WallTime> next_expiry() const;
+
   EgressMode mode() const { return mode_; }
   bool refuses_mixed_answers() const { return refuse_mixed_; }
   const std::vector<EgressRule>& rules() const { return rules_; }
@@ -110,6 +130,9 @@ class EgressPolicy final {
 
  private:
   EgressPolicy() = default;
+  // Of mode_, when no rule decides; `nearest` is what a refusal would say.
+  Decision decide_without_rule(const Host& host, Reason nearest, std::string nearest_rule) const;
+  void build_index();
   Status read_rules(const Json& list);
   Status read_deny(const Json& list);
   Status read_resolver(const Json& json);
@@ -124,6 +147,10 @@ class EgressPolicy final {
   bool refuse_mixed_ = false;
   std::vector<EgressRule> rules_;
   std::vector<DenyRule> deny_;
+  RuleIndex rule_index_;
+  RuleIndex deny_index_;
+  std::unordered_map<std::string, std::uint32_t> by_id_;
+  Budget budget_;
   std::vector<Cidr> host_addresses_;
   std::vector<Server> servers_;
   std::uint32_t resolve_timeout_ms_ = 5000;

@@ -48,12 +48,20 @@ Result<EgressPolicy::Server> parse_server(std::string_view text) {
 
 Status EgressPolicy::read_rules(const Json& list) {
   for (const Json& entry : list) {
-    TRY(check_keys(entry, "policy: rules", {"id", "rule", "source"}));
+    TRY(check_keys(entry, "policy: rules", {"id", "rule", "source", "budgets", "expires"}));
     TRY_ASSIGN(std::string id, text_of(entry, "id", "policy: rules", true));
     TRY_ASSIGN(const std::string text, text_of(entry, "rule", "policy: rules", true));
     TRY_ASSIGN(EgressRule rule, parse_rule(text).context("policy: " + id));
     TRY_ASSIGN(rule.source, text_of(entry, "source", "policy: rules", false));
     if (id.empty()) return Error("policy: a rule with an empty id");
+    if (const auto budgets = entry.find("budgets"); budgets != entry.end()) {
+      TRY_ASSIGN(rule.budget, budget_from_json(*budgets, "policy: " + id));
+    }
+    if (entry.contains("expires")) {
+      TRY_ASSIGN(const std::string expires, text_of(entry, "expires", "policy: " + id, true));
+      rule.expires = parse_rfc3339(expires);
+      if (!rule.expires) return Error("policy: " + id + ": expires is a time of RFC 3339 in UTC");
+    }
     rule.id = std::move(id);
     rules_.push_back(std::move(rule));
   }
@@ -100,7 +108,7 @@ Result<EgressPolicy> EgressPolicy::parse(std::string_view text) {
 Result<EgressPolicy> EgressPolicy::from_json(const Json& json) {
   TRY(check_keys(json, "policy",
                  {"version", "sandbox", "operation", "manifest", "mode", "mixed", "rules", "deny",
-                  "host_addresses", "resolver"}));
+                  "host_addresses", "resolver", "budgets"}));
   const auto version = json.find("version");
   if (version == json.end() || !version->is_number_integer() || *version != 1) {
     return Error("policy: the version is 1");
@@ -110,9 +118,11 @@ Result<EgressPolicy> EgressPolicy::from_json(const Json& json) {
   TRY_ASSIGN(policy.operation_, text_of(json, "operation", "policy", true));
   TRY_ASSIGN(policy.manifest_, text_of(json, "manifest", "policy", true));
   TRY_ASSIGN(const std::string mode, text_of(json, "mode", "policy", true));
-  if (mode == "monitor") return Error("policy: mode 'monitor' is not in this version");
-  if (mode != "enforce" && mode != "open") return Error("policy: mode is enforce or open");
-  policy.mode_ = mode == "open" ? EgressMode::kOpen : EgressMode::kEnforce;
+  if (mode != "enforce" && mode != "open" && mode != "monitor") {
+    return Error("policy: mode is enforce, open or monitor");
+  }
+  if (mode == "open") policy.mode_ = EgressMode::kOpen;
+  if (mode == "monitor") policy.mode_ = EgressMode::kMonitor;
   TRY_ASSIGN(const std::string mixed, text_of(json, "mixed", "policy", false));
   if (!mixed.empty() && mixed != "drop" && mixed != "refuse") {
     return Error("policy: mixed is drop or refuse");
@@ -138,6 +148,10 @@ Result<EgressPolicy> EgressPolicy::from_json(const Json& json) {
     policy.host_addresses_.push_back(cidr);
   }
   if (json.contains("resolver")) TRY(policy.read_resolver(json["resolver"]));
+  if (const auto budgets = json.find("budgets"); budgets != json.end()) {
+    TRY_ASSIGN(policy.budget_, budget_from_json(*budgets, "policy"));
+  }
+  policy.build_index();
   return policy;
 }
 

@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/text_time.h"
 #include "common/policy/address.h"
+#include "common/policy/budget.h"
 #include "common/policy/host_name.h"
 
 namespace cofferdam::policy {
@@ -54,6 +56,9 @@ struct EgressRule {
   Protocol protocol = Protocol::kTls;
   std::uint16_t port = 0;       // never 0 after parsing
   std::vector<Cidr> addresses;  // policy-tier ranges that this rule opens
+  // Not of the rule's text: keys beside it.
+  Budget budget;
+  std::optional<WallTime> expires;  // a grant's end
 };
 
 struct DenyRule {

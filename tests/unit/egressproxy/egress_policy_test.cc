@@ -246,7 +246,7 @@ TEST(EgressPolicyParse, RefusesWhatItDoesNotKnow) {
   EXPECT_TRUE(broken("rulez", Json::array()));
   EXPECT_TRUE(broken("version", 2));
   EXPECT_TRUE(broken("version", "1"));
-  EXPECT_TRUE(broken("mode", "monitor"));
+  EXPECT_TRUE(broken("mode", "audit"));
   EXPECT_TRUE(broken("mode", "off"));
   EXPECT_TRUE(broken("mode", 1));
   EXPECT_TRUE(broken("mixed", "keep"));
