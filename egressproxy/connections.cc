@@ -1,13 +1,27 @@
 #include "egressproxy/connections.h"
 
+#include <array>
+
 #include "egressproxy/authorize.h"
 #include "egressproxy/stream.h"
+#include "egressproxy/upstream_proxy.h"
 
 namespace cofferdam::egressproxy {
 
 using policy::Decision;
 using policy::Reason;
 using policy::Verdict;
+
+namespace {
+
+Decision decide_again(const ConnectionInfo& info, const policy::EgressPolicy& policy,
+                      const std::set<policy::IpAddress>& own) {
+  if (!info.address) return authorize_unresolved(policy, info.endpoint, info.protocol).decision;
+  const std::array<policy::IpAddress, 1> address = {*info.address};
+  return authorize(policy, info.endpoint, info.protocol, address, own).decision;
+}
+
+}  // namespace
 
 Connection::Connection(Connections& all, std::uint64_t id, ConnectionInfo info, Slot slot)
     : all_(all),
@@ -60,10 +74,9 @@ std::size_t enforce_policy(Connections& connections, const policy::EgressPolicy&
   std::size_t count = 0;
   connections.for_each([&](Connection& connection) {
     const ConnectionInfo& info = connection.info();
-    const std::array<policy::IpAddress, 1> address = {info.address};
-    const Authorization now = authorize(policy, info.endpoint, info.protocol, address, own);
-    if (now.decision.allowed()) {
-      connection.charge_to(budgets.account(now.decision.rule), now.decision);
+    const Decision now = decide_again(info, policy, own);
+    if (now.allowed()) {
+      connection.charge_to(budgets.account(now.rule), now);
       return;
     }
     connection.end({Verdict::kDeny, Reason::kPolicyRevoked, info.decision.rule});

@@ -23,8 +23,8 @@ class Stream;
 struct ConnectionInfo {
   policy::Endpoint endpoint;
   std::optional<policy::Protocol> protocol;  // none: not known yet
-  policy::IpAddress address;
-  policy::Decision decision;  // allows
+  std::optional<policy::IpAddress> address;  // none: the upstream proxy resolved the name
+  policy::Decision decision;                 // allows
 };
 
 class Connection final {

@@ -5,6 +5,13 @@
 namespace cofferdam::egressproxy {
 namespace {
 
+// One connection to make.
+struct Goal {
+  tcp::endpoint peer;
+  std::optional<policy::IpAddress> address;  // what is told about it
+  std::string request;                       // a CONNECT to send first; empty: none
+};
+
 struct Race {
   explicit Race(const asio::any_io_executor& executor) : wake(executor) {}
   asio::steady_timer wake;
@@ -15,26 +22,36 @@ struct Race {
   bool news = false;  // an attempt ended since the last wait began
 };
 
-Async<void> attempt(std::shared_ptr<Race> race, AuthorizedEndpoint endpoint) {
-  const tcp::endpoint target(to_asio(endpoint.address()), endpoint.port());
+// kAllowed, or why this attempt came to nothing.
+Async<policy::Reason> connect(tcp::socket& socket, const Goal& goal) {
+  const policy::Reason unreachable =
+      goal.request.empty() ? policy::Reason::kConnectFailed : policy::Reason::kUpstreamProxyFailed;
+  error_code error;
+  socket.open(goal.peer.protocol(), error);
+  if (!error) std::tie(error) = co_await socket.async_connect(goal.peer, kNoThrow);
+  if (error) co_return unreachable;
+  const tcp::endpoint peer = socket.remote_endpoint(error);
+  if (error) co_return unreachable;
+  if (peer != goal.peer) co_return policy::Reason::kPeerMismatch;
+  socket.set_option(tcp::no_delay(true), error);
+  if (goal.request.empty()) co_return policy::Reason::kAllowed;
+  co_return co_await open_tunnel(socket, goal.request);
+}
+
+Async<void> attempt(std::shared_ptr<Race> race, Goal goal) {
   auto socket = std::make_shared<tcp::socket>(co_await asio::this_coro::executor);
   race->sockets.push_back(socket);
-  ++race->running;
-  error_code error;
-  socket->open(target.protocol(), error);
-  if (!error) std::tie(error) = co_await socket->async_connect(target, kNoThrow);
+  const policy::Reason reason = co_await connect(*socket, goal);
   --race->running;
   if (race->over) co_return;
-  if (!error) {
-    const tcp::endpoint peer = socket->remote_endpoint(error);
-    if (!error && peer == target) {
-      socket->set_option(tcp::no_delay(true), error);
-      race->over = true;
-      race->result.address = endpoint.address();
-      race->result.socket = std::move(*socket);
-    } else if (!error) {
-      race->result.reason = policy::Reason::kPeerMismatch;
-    }
+  if (reason == policy::Reason::kAllowed) {
+    race->over = true;
+    race->result.address = goal.address;
+    race->result.socket = std::move(*socket);
+  } else {
+    race->result.reason = reason;
+    error_code ignored;
+    socket->close(ignored);
   }
   race->news = true;
   race->wake.cancel();
@@ -47,6 +64,27 @@ Async<void> wait(Race& race, Clock::time_point until) {
     co_await race.wake.async_wait(kNoThrow);
   }
   race.news = false;
+}
+
+Async<Dialled> run(std::vector<Goal> goals, milliseconds stagger, milliseconds total) {
+  const auto executor = co_await asio::this_coro::executor;
+  const auto race = std::make_shared<Race>(executor);
+  const Clock::time_point end = Clock::now() + total;
+  for (Goal& goal : goals) {
+    if (race->over || Clock::now() >= end) break;
+    ++race->running;
+    asio::co_spawn(executor, attempt(race, std::move(goal)), asio::detached);
+    const Clock::time_point next = std::min(end, Clock::now() + stagger);
+    co_await wait(*race, next);
+  }
+  while (!race->over && race->running > 0 && Clock::now() < end) co_await wait(*race, end);
+  race->result.timed_out = !race->over && race->running > 0;
+  race->over = true;
+  for (const auto& socket : race->sockets) {
+    error_code ignored;
+    if (socket->is_open()) socket->close(ignored);
+  }
+  co_return std::move(race->result);
 }
 
 }  // namespace
@@ -68,22 +106,28 @@ std::vector<AuthorizedEndpoint> interleave(std::vector<AuthorizedEndpoint> endpo
 }
 
 Async<Dialled> Dialer::dial(std::vector<AuthorizedEndpoint> endpoints) {
-  const auto executor = co_await asio::this_coro::executor;
-  const auto race = std::make_shared<Race>(executor);
-  const Clock::time_point end = Clock::now() + kTotal;
+  std::vector<Goal> goals;
   for (const AuthorizedEndpoint& endpoint : interleave(std::move(endpoints))) {
-    if (race->over || Clock::now() >= end) break;
-    asio::co_spawn(executor, attempt(race, endpoint), asio::detached);
-    co_await wait(*race, std::min(end, Clock::now() + kStagger));
+    goals.push_back(
+        {tcp::endpoint(to_asio(endpoint.address()), endpoint.port()), endpoint.address(), {}});
   }
-  while (!race->over && race->running > 0 && Clock::now() < end) co_await wait(*race, end);
-  race->result.timed_out = !race->over && race->running > 0;
-  race->over = true;
-  for (const auto& socket : race->sockets) {
-    error_code ignored;
-    if (socket->is_open()) socket->close(ignored);
+  return run(std::move(goals), kStagger, kTotal);
+}
+
+Async<Dialled> Dialer::dial_through(const policy::UpstreamProxy& proxy,
+                                    std::vector<ProxyEndpoint> endpoints,
+                                    std::vector<ProxyTarget> targets) {
+  std::vector<Goal> goals;
+  if (targets.size() > kMaxProxyTargets) {
+    targets.erase(targets.begin() + kMaxProxyTargets, targets.end());
   }
-  co_return std::move(race->result);
+  for (const ProxyTarget& target : targets) {
+    for (const ProxyEndpoint& endpoint : endpoints) {
+      goals.push_back({tcp::endpoint(to_asio(endpoint.address()), endpoint.port()),
+                       target.address(), write_connect(proxy, target)});
+    }
+  }
+  return run(std::move(goals), kProxyStagger, kProxyTotal);
 }
 
 }  // namespace cofferdam::egressproxy

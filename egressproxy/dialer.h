@@ -7,12 +7,13 @@
 #include "common/policy/reason.h"
 #include "egressproxy/authorize.h"
 #include "egressproxy/net.h"
+#include "egressproxy/upstream_proxy.h"
 
 namespace cofferdam::egressproxy {
 
 struct Dialled {
   std::optional<tcp::socket> socket;
-  std::optional<policy::IpAddress> address;                // of the socket
+  std::optional<policy::IpAddress> address;                // that was asked for
   policy::Reason reason = policy::Reason::kConnectFailed;  // why there is no socket
   bool timed_out = false;
 };
@@ -21,11 +22,21 @@ class Dialer final {
  public:
   static constexpr milliseconds kStagger{250};
   static constexpr milliseconds kTotal{10000};
+  // Through a proxy, which needs a while for its own connection.
+  static constexpr milliseconds kProxyStagger{2500};
+  static constexpr milliseconds kProxyTotal{20000};
+  static constexpr std::size_t kMaxProxyTargets = 4;
 
   // Happy eyeballs (RFC 8305) over the given endpoints and nothing else: the first, then one more
   // every kStagger or as soon as one has failed, families interleaved. The peer's address is
   // compared with what was dialled.
   Async<Dialled> dial(std::vector<AuthorizedEndpoint> endpoints);
+
+  // The same race over tunnels of the upstream proxy: each target at each of the proxy's endpoints,
+  // kMaxProxyTargets targets at most.
+  Async<Dialled> dial_through(const policy::UpstreamProxy& proxy,
+                              std::vector<ProxyEndpoint> endpoints,
+                              std::vector<ProxyTarget> targets);
 };
 
 // One IPv6, one IPv4, …, beginning with the family of the first.

@@ -9,9 +9,11 @@ namespace {
 constexpr int kTries = 3;
 
 // c-ares wants "ADDRESS:PORT,[ADDRESS6]:PORT,…".
-std::string servers_text(const std::vector<policy::EgressPolicy::Server>& servers) {
+std::string servers_text(const std::vector<policy::EgressPolicy::Server>& servers,
+                         std::size_t first) {
   std::string text;
-  for (const auto& server : servers) {
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    const auto& server = servers[(first + i) % servers.size()];
     if (!text.empty()) text += ',';
     text += server.address.to_host_text() + ":" + std::to_string(server.port);
   }
@@ -27,13 +29,22 @@ Lookup failed(policy::Reason reason) {
 }  // namespace
 
 void DnsFlight::start(asio::io_context& context, const Resolver::Options& options,
-                      const policy::HostName& name, dns::Type type, Done done) {
+                      std::size_t first, const policy::HostName& name, dns::Type type, Done done) {
   const std::shared_ptr<DnsFlight> flight(new DnsFlight(context, name, type, std::move(done)));
-  if (!flight->open(options)) {
+  flight->servers_ = servers_text(options.servers, first);
+  flight->timeout_ = options.timeout;
+  if (!flight->open(false)) {
     asio::post(context, [flight] { flight->finish(failed(policy::Reason::kResolveFailed)); });
     return;
   }
-  flight->ask(options.timeout);
+  flight->total_.expires_after(options.timeout);
+  flight->total_.async_wait([flight](const error_code& error) {
+    if (error) return;
+    Lookup lookup = failed(policy::Reason::kResolveTimeout);
+    lookup.kept_waiting = true;
+    flight->finish(std::move(lookup));
+  });
+  flight->ask();
 }
 
 DnsFlight::DnsFlight(asio::io_context& context, policy::HostName name, dns::Type type, Done done)
@@ -45,19 +56,26 @@ DnsFlight::DnsFlight(asio::io_context& context, policy::HostName name, dns::Type
       total_(context) {}
 
 DnsFlight::~DnsFlight() {
-  if (channel_ != nullptr) ares_destroy(channel_);
+  close();
 }
 
-bool DnsFlight::open(const Resolver::Options& options) {
+void DnsFlight::close() {
+  if (channel_ != nullptr) ares_destroy(channel_);
+  channel_ = nullptr;
+}
+
+bool DnsFlight::open(bool tcp) {
+  tcp_ = tcp;
   ares_options set{};
   char lookups[] = "b";
   set.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES | ARES_FLAG_EDNS;
+  if (tcp) set.flags |= ARES_FLAG_USEVC;
   set.lookups = lookups;
   set.tries = kTries;
   set.ndots = 1;
   set.ednspsz = 1232;
   // Tries wait once, twice, four times as long.
-  set.timeout = static_cast<int>(std::max<milliseconds::rep>(options.timeout.count() / 5, 100));
+  set.timeout = static_cast<int>(std::max<milliseconds::rep>(timeout_.count() / 5, 100));
   set.sock_state_cb_data = this;
   set.sock_state_cb = [](void* self, ares_socket_t fd, int readable, int writable) {
     static_cast<DnsFlight*>(self)->want(fd, readable != 0, writable != 0);
@@ -73,32 +91,36 @@ bool DnsFlight::open(const Resolver::Options& options) {
     channel_ = nullptr;
     return false;
   }
-  return ares_set_servers_ports_csv(channel_, servers_text(options.servers).c_str()) ==
-         ARES_SUCCESS;
+  return ares_set_servers_ports_csv(channel_, servers_.c_str()) == ARES_SUCCESS;
 }
 
-void DnsFlight::ask(milliseconds timeout) {
-  total_.expires_after(timeout);
-  total_.async_wait([self = shared_from_this()](const error_code& error) {
-    if (!error) self->finish(failed(policy::Reason::kResolveTimeout));
-  });
+void DnsFlight::ask() {
   ares_query(
       channel_, name_.text().c_str(), /*dnsclass=*/1, static_cast<int>(type_),
-      [](void* self, int status, int, unsigned char* bytes, int size) {
-        static_cast<DnsFlight*>(self)->answered(status, bytes, size);
+      [](void* self, int status, int timeouts, unsigned char* bytes, int size) {
+        static_cast<DnsFlight*>(self)->answered(status, timeouts, bytes, size);
       },
       this);
   after_progress();
 }
 
-void DnsFlight::answered(int status, const unsigned char* bytes, int size) {
-  if (finished_ || result_) return;
+void DnsFlight::answered(int status, int timeouts, const unsigned char* bytes, int size) {
+  if (finished_ || result_ || status == ARES_EDESTRUCTION) return;
   if (status == ARES_ETIMEOUT) {
     result_ = failed(policy::Reason::kResolveTimeout);
+    result_->kept_waiting = true;
+    return;
+  }
+  // c-ares takes a packet without the response bit for an answer; whoever sent it, over TCP the
+  // server itself is heard.
+  constexpr unsigned kResponseBit = 0x80;
+  if (bytes != nullptr && size > 2 && (bytes[2] & kResponseBit) == 0 && !tcp_) {
+    again_ = true;
     return;
   }
   const bool answer = status == ARES_SUCCESS || status == ARES_ENODATA || status == ARES_ENOTFOUND;
   result_ = failed(policy::Reason::kResolveFailed);
+  result_->kept_waiting = timeouts > 0;
   if (!answer || bytes == nullptr) return;
   auto parsed = dns::parse_answer(
       {reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size)}, name_, type_);
@@ -172,6 +194,18 @@ void DnsFlight::arm_timer() {
 
 void DnsFlight::after_progress() {
   if (finished_) return;
+  if (std::exchange(again_, false)) {
+    asio::post(context_, [self = shared_from_this()] {
+      if (self->finished_) return;
+      self->close();
+      if (!self->open(true)) {
+        self->finish(failed(policy::Reason::kResolveFailed));
+      } else {
+        self->ask();
+      }
+    });
+    return;
+  }
   if (!result_) {
     arm_timer();
     return;
@@ -186,8 +220,7 @@ void DnsFlight::finish(Lookup lookup) {
   finished_ = true;
   retry_.cancel();
   total_.cancel();
-  if (channel_ != nullptr) ares_destroy(channel_);
-  channel_ = nullptr;
+  close();
   done_(std::move(lookup));
 }
 

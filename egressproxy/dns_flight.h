@@ -16,8 +16,9 @@ namespace cofferdam::egressproxy {
 class DnsFlight final : public std::enable_shared_from_this<DnsFlight> {
  public:
   using Done = std::function<void(Lookup)>;
-  // Calls `done` exactly once, later, from the io_context.
-  static void start(asio::io_context& context, const Resolver::Options& options,
+  // Calls `done` exactly once, later, from the io_context. `first` of the servers is asked first,
+  // the others after it.
+  static void start(asio::io_context& context, const Resolver::Options& options, std::size_t first,
                     const policy::HostName& name, dns::Type type, Done done);
   ~DnsFlight();
   DnsFlight(const DnsFlight&) = delete;
@@ -33,20 +34,26 @@ class DnsFlight final : public std::enable_shared_from_this<DnsFlight> {
     bool writing = false;
   };
   DnsFlight(asio::io_context& context, policy::HostName name, dns::Type type, Done done);
-  bool open(const Resolver::Options& options);
-  void ask(milliseconds timeout);
+  // A channel and its question; over TCP when a reply could not be trusted.
+  bool open(bool tcp);
+  void close();
+  void ask();
   void want(ares_socket_t fd, bool readable, bool writable);
   void arm(ares_socket_t fd);
   void arm_timer();
   void after_progress();
   void finish(Lookup lookup);
-  void answered(int status, const unsigned char* bytes, int size);
+  void answered(int status, int timeouts, const unsigned char* bytes, int size);
 
   asio::io_context& context_;
   policy::HostName name_;
   dns::Type type_;
   Done done_;
+  std::string servers_;  // as c-ares wants them
+  milliseconds timeout_{0};
   ares_channel channel_ = nullptr;
+  bool tcp_ = false;
+  bool again_ = false;  // a packet that was no answer came: once more, over TCP
   std::map<ares_socket_t, std::shared_ptr<Socket>> sockets_;
   asio::steady_timer retry_;
   asio::steady_timer total_;

@@ -17,6 +17,7 @@ constexpr std::uint16_t kFlagRecursionAvailable = 0x0080;
 constexpr std::uint16_t kOptionExtendedError = 15;
 constexpr std::uint16_t kPayload = 1232;
 constexpr std::uint32_t kNegativeTtl = 5;  // seconds
+constexpr std::size_t kTypicalReply = 256;
 
 struct Header {
   std::uint16_t id;
@@ -71,8 +72,8 @@ void put_header(std::string& out, std::uint16_t id, std::uint16_t flags, std::ui
 }
 
 // The SOA of an answer that says no: it only carries the time that the "no" may be kept.
-void put_soa(std::string& out) {
-  out += '\0';  // the root owns it
+std::string make_soa() {
+  std::string out(1, '\0');  // the root owns it
   put_u16(out, static_cast<std::uint16_t>(Type::kSoa));
   put_u16(out, 1);
   put_u32(out, kNegativeTtl);
@@ -81,7 +82,12 @@ void put_soa(std::string& out) {
   put_name(data, "nobody.invalid");
   for (const std::uint32_t number : {1U, 3600U, 600U, 86400U, kNegativeTtl}) put_u32(data, number);
   put_u16(out, static_cast<std::uint16_t>(data.size()));
-  out += data;
+  return out + data;
+}
+
+void put_soa(std::string& out) {
+  static const std::string soa = make_soa();
+  out += soa;
 }
 
 void put_opt(std::string& out, const Reply& reply) {
@@ -91,15 +97,16 @@ void put_opt(std::string& out, const Reply& reply) {
   out += static_cast<char>(static_cast<unsigned>(reply.rcode) >> 4U);
   out += '\0';  // version 0
   put_u16(out, 0);
-  std::string options;
-  if (reply.extended_error) {
-    put_u16(options, kOptionExtendedError);
-    put_u16(options, static_cast<std::uint16_t>(2 + reply.extended_text.size()));
-    put_u16(options, *reply.extended_error);
-    options += reply.extended_text;
+  if (!reply.extended_error) {
+    put_u16(out, 0);
+    return;
   }
-  put_u16(out, static_cast<std::uint16_t>(options.size()));
-  out += options;
+  const auto size = static_cast<std::uint16_t>(2 + reply.extended_text.size());
+  put_u16(out, static_cast<std::uint16_t>(size + 4));
+  put_u16(out, kOptionExtendedError);
+  put_u16(out, size);
+  put_u16(out, *reply.extended_error);
+  out += reply.extended_text;
 }
 
 bool read_additionals(WireReader& reader, const Header& header, Query& query) {
@@ -149,7 +156,7 @@ ParsedQuery parse_query(std::string_view packet) {
   }
   parsed.error = Rcode::kFormErr;
   if (header.questions != 1 || header.answers != 0 || header.authorities != 0) return parsed;
-  query.name = reader.name(&query.name_is_host);
+  query.name = reader.plain_name(&query.name_is_host);
   query.type = reader.u16();
   query.qclass = reader.u16();
   if (!reader.ok()) return parsed;
@@ -164,6 +171,7 @@ std::string write_reply(const Query& query, const Reply& reply, std::size_t limi
     const std::size_t answers = truncated ? 0 : reply.answers.size();
     const std::size_t authorities = reply.soa && !truncated ? 1 : 0;
     std::string out;
+    out.reserve(kTypicalReply);
     const auto flags = static_cast<std::uint16_t>(
         kFlagResponse | kFlagRecursionAvailable | (truncated ? kFlagTruncated : 0) |
         (query.recursion_desired ? kFlagRecursionDesired : 0) |
@@ -276,9 +284,13 @@ Result<Answer> parse_answer(std::string_view packet, const policy::HostName& nam
         if (record.data.size() != size) return Error("dns: an address of the wrong size");
         std::array<std::uint8_t, 16> bytes{};
         std::copy(record.data.begin(), record.data.end(), bytes.begin());
-        answer.addresses.push_back(
+        const auto address =
             type == Type::kA ? policy::IpAddress::from_v4({bytes[0], bytes[1], bytes[2], bytes[3]})
-                             : policy::IpAddress::from_v6(bytes));
+                             : policy::IpAddress::from_v6(bytes);
+        if (std::find(answer.addresses.begin(), answer.addresses.end(), address) ==
+            answer.addresses.end()) {
+          answer.addresses.push_back(address);
+        }
         ttl = std::min(ttl, record.ttl);
       } else if (record.type == static_cast<std::uint16_t>(Type::kCname) && alias == nullptr) {
         alias = &record;

@@ -7,7 +7,6 @@ namespace {
 
 using dns::Query;
 using dns::Rcode;
-using dns::Record;
 using dns::Reply;
 using dns::Type;
 using policy::Reason;
@@ -16,12 +15,16 @@ using policy::Verdict;
 constexpr std::uint16_t kClassInternet = 1;
 constexpr std::uint16_t kTypeIxfr = 251;
 constexpr std::uint16_t kTypeAxfr = 252;
-constexpr std::uint16_t kEdeBlocked = 15;  // RFC 8914
+// RFC 8914.
+constexpr std::uint16_t kEdeOther = 0;
+constexpr std::uint16_t kEdeBlocked = 15;
 constexpr std::uint16_t kEdeNoReachable = 22;
-constexpr std::uint32_t kPtrTtl = 60;  // seconds
-constexpr std::size_t kMaxUdpAtOnce = 512;
+constexpr std::uint16_t kEdeNetworkError = 23;
+constexpr std::uint32_t kPtrTtl = 60;        // seconds
+constexpr std::size_t kMaxUdpAtOnce = 512;   // questions that wait for a server
+constexpr std::size_t kMaxUdpPacket = 4096;  // a question past it is malformed
+constexpr int kUdpBatch = 64;                // packets between two turns of the event loop
 constexpr std::size_t kMaxTcpAnswer = 65535;
-constexpr milliseconds kTcpIdle = seconds(30);
 
 Reply plain(Rcode rcode) {
   Reply reply;
@@ -29,151 +32,177 @@ Reply plain(Rcode rcode) {
   return reply;
 }
 
-// "No" with its reason. A denied name does not exist; a name whose addresses are refused exists
-// without any, because NXDOMAIN for one type makes some clients forget the other.
-Reply negative(Rcode rcode, Reason reason) {
+Reply explained(Rcode rcode, std::uint16_t extended_error, Reason reason) {
   Reply reply = plain(rcode);
-  reply.soa = true;
-  reply.extended_error = kEdeBlocked;
+  reply.extended_error = extended_error;
   reply.extended_text = policy::to_text(reason);
   return reply;
 }
 
-void record(Pipeline& pipeline, const Query& query, const Answered& answered) {
-  DnsRecord record;
-  record.decision = answered.decision;
-  record.host = query.name;
-  record.type = dns::type_text(query.type);
-  record.addresses = answered.addresses;
-  record.dropped = answered.dropped;
-  pipeline.recorder().record(record);
-}
-
-// Names of a pinned address; no other reverse name is known here.
-Reply reverse(Pipeline& pipeline, const Query& query) {
-  Answered answered;
-  Reply reply = negative(Rcode::kNxDomain, Reason::kNoRule);
-  const auto address = dns::reverse_address(query.name);
-  if (address) {
-    const auto names = pipeline.pins().names(*address);
-    if (!names.empty()) {
-      reply = plain(Rcode::kNoError);
-      answered.decision = {Verdict::kAllow, Reason::kAllowed, {}};
-      for (const auto& name : names) {
-        reply.answers.push_back({Type::kPtr, kPtrTtl, dns::name_data(name)});
-      }
-    }
-  }
-  record(pipeline, query, answered);
+// "No" with its reason. A denied name does not exist; a name whose addresses are refused exists
+// without any, because NXDOMAIN for one type makes some clients forget the other. What may be
+// allowed a moment later is a failure, which no client keeps.
+Reply negative(const Answered& answered) {
+  const Reason reason = answered.decision.reason;
+  if (policy::is_retryable(reason)) return explained(Rcode::kServFail, kEdeOther, reason);
+  const Rcode rcode = answered.name_allowed ? Rcode::kNoError : Rcode::kNxDomain;
+  Reply reply = explained(rcode, kEdeBlocked, reason);
+  reply.soa = true;
   return reply;
 }
 
 Reply positive(const Answered& answered, Type type) {
   Reply reply = plain(answered.rcode);
-  if (answered.addresses.empty()) reply.soa = true;
   for (const auto& address : answered.addresses) {
+    // An IPv4-mapped address of an AAAA answer is an IPv4 address here, and none of this type.
+    if (address.is_v4() != (type == Type::kA)) continue;
     reply.answers.push_back({type, answered.ttl, dns::address_data(address)});
   }
+  reply.soa = reply.answers.empty();
   return reply;
 }
 
-Async<Reply> reply_to(Pipeline& pipeline, const Query& query) {
-  if (query.edns_version != 0) co_return plain(Rcode::kBadVers);
-  if (query.qclass != kClassInternet) co_return plain(Rcode::kRefused);
-  if (query.type == kTypeAxfr || query.type == kTypeIxfr) co_return plain(Rcode::kRefused);
-  if (!query.name_is_host) co_return plain(Rcode::kFormErr);
-  const auto type = static_cast<Type>(query.type);
-  if (type == Type::kPtr && query.name.ends_with(".arpa")) co_return reverse(pipeline, query);
-  const auto name = policy::HostName::parse(query.name);
-  if (!name) {
-    Answered answered;
-    answered.decision.reason = Reason::kNameInvalid;
-    record(pipeline, query, answered);
-    co_return negative(Rcode::kNxDomain, Reason::kNameInvalid);
-  }
-  const bool decided = pipeline.policy().decide_lookup(*name).allowed();
-  const Answered answered = co_await pipeline.answer(*name, type);
-  record(pipeline, query, answered);
+Reply reply_for(const Answered& answered, Type type) {
   switch (answered.decision.verdict) {
     case Verdict::kAllow:
-      co_return positive(answered, type);
+      return positive(answered, type);
     case Verdict::kDeny:
-      // Not "there is none": that would be kept, and the next minute may say otherwise.
-      if (policy::is_retryable(answered.decision.reason)) {
-        Reply later = negative(Rcode::kServFail, answered.decision.reason);
-        later.soa = false;
-        co_return later;
-      }
-      co_return negative(decided ? Rcode::kNoError : Rcode::kNxDomain, answered.decision.reason);
+      return negative(answered);
     case Verdict::kError:
       break;
   }
-  Reply reply = plain(Rcode::kServFail);
-  reply.extended_error = kEdeNoReachable;
-  reply.extended_text = policy::to_text(answered.decision.reason);
-  co_return reply;
-}
-
-Async<void> answer_udp(Pipeline& pipeline, udp::socket& socket, std::string packet,
-                       udp::endpoint peer, std::shared_ptr<std::size_t> running) {
-  const std::string answer = co_await answer_dns(pipeline, std::move(packet), true);
-  if (!answer.empty()) {
-    co_await socket.async_send_to(asio::buffer(answer), peer, kNoThrow);
-  }
-  --*running;
+  const Reason reason = answered.decision.reason;
+  const bool silent = reason == Reason::kResolveTimeout;
+  return explained(Rcode::kServFail, silent ? kEdeNoReachable : kEdeNetworkError, reason);
 }
 
 }  // namespace
 
-Async<std::string> answer_dns(Pipeline& pipeline, std::string packet, bool udp) {
-  const dns::ParsedQuery parsed = dns::parse_query(packet);
-  if (parsed.drop) co_return std::string();
-  if (parsed.error) co_return dns::write_error(packet, *parsed.error);
-  const Reply reply = co_await reply_to(pipeline, parsed.query);
-  co_return dns::write_reply(parsed.query, reply, udp ? parsed.query.payload_size : kMaxTcpAnswer);
+DnsQuestion::DnsQuestion(Pipeline& pipeline, std::string_view packet, bool udp)
+    : pipeline_(pipeline), udp_(udp) {
+  dns::ParsedQuery parsed = dns::parse_query(packet);
+  if (parsed.drop) {
+    answer_.emplace();
+  } else if (parsed.error) {
+    answer_ = dns::write_error(packet, *parsed.error);
+  } else {
+    query_ = std::move(parsed.query);
+    if (const auto reply = reply_now()) answer_ = written(*reply);
+  }
 }
+
+std::string DnsQuestion::written(const Reply& reply) const {
+  return dns::write_reply(query_, reply, udp_ ? query_.payload_size : kMaxTcpAnswer);
+}
+
+void DnsQuestion::record(const Answered& answered) {
+  DnsRecord record;
+  record.decision = answered.decision;
+  record.host = query_.name;
+  record.type = dns::type_text(query_.type);
+  record.addresses = answered.addresses;
+  record.dropped = answered.dropped;
+  pipeline_.recorder().record(record);
+}
+
+// Names of a pinned address; no other reverse name is known here.
+Reply DnsQuestion::reverse() {
+  Answered answered;
+  std::vector<policy::HostName> names;
+  if (const auto address = dns::reverse_address(query_.name)) {
+    names = pipeline_.pins().names(*address);
+  }
+  Reply reply = negative(answered);
+  if (!names.empty()) {
+    answered.decision = {Verdict::kAllow, Reason::kAllowed, {}};
+    reply = plain(Rcode::kNoError);
+    for (const auto& name : names) {
+      reply.answers.push_back({Type::kPtr, kPtrTtl, dns::name_data(name)});
+    }
+  }
+  record(answered);
+  return reply;
+}
+
+std::optional<Reply> DnsQuestion::reply_now() {
+  if (query_.edns_version != 0) return plain(Rcode::kBadVers);
+  if (query_.qclass != kClassInternet) return plain(Rcode::kRefused);
+  if (query_.type == kTypeAxfr || query_.type == kTypeIxfr) return plain(Rcode::kRefused);
+  if (!query_.name_is_host) return plain(Rcode::kFormErr);
+  const auto type = static_cast<Type>(query_.type);
+  if (type == Type::kPtr && query_.name.ends_with(".arpa")) return reverse();
+  auto name = policy::HostName::parse(query_.name);
+  if (!name) {
+    Answered answered;
+    answered.decision.reason = Reason::kNameInvalid;
+    record(answered);
+    return negative(answered);
+  }
+  name_ = std::move(*name);
+  const auto answered = pipeline_.answer_now(*name_, type);
+  if (!answered) return std::nullopt;
+  record(*answered);
+  return reply_for(*answered, type);
+}
+
+Async<std::string> DnsQuestion::later() {
+  const auto type = static_cast<Type>(query_.type);
+  const Answered answered = co_await pipeline_.answer(*name_, type);
+  record(answered);
+  co_return written(reply_for(answered, type));
+}
+
+std::string DnsQuestion::refuse_for_load() {
+  Answered answered;
+  answered.decision.reason = Reason::kTooManyConnections;
+  record(answered);
+  return written(negative(answered));
+}
+
+namespace {
+
+// A datagram that cannot be sent at once is lost, as datagrams are.
+void send(udp::socket& socket, const std::string& answer, const udp::endpoint& peer) {
+  error_code ignored;
+  if (!answer.empty()) socket.send_to(asio::buffer(answer), peer, 0, ignored);
+}
+
+Async<void> answer_later(udp::socket& socket, DnsQuestion question, udp::endpoint peer,
+                         std::shared_ptr<std::size_t> waiting) {
+  const std::string answer = co_await question.later();
+  send(socket, answer, peer);
+  --*waiting;
+}
+
+}  // namespace
 
 Async<void> serve_dns_udp(Pipeline& pipeline, udp::socket& socket) {
-  const auto running = std::make_shared<std::size_t>(0);
-  std::array<char, 4096> buffer{};
+  const auto waiting = std::make_shared<std::size_t>(0);
+  std::array<char, kMaxUdpPacket> buffer{};
+  error_code error;
+  socket.non_blocking(true, error);
   while (socket.is_open()) {
-    udp::endpoint peer;
-    const auto [error, count] =
-        co_await socket.async_receive_from(asio::buffer(buffer), peer, kNoThrow);
-    if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) co_return;
-    if (error || *running >= kMaxUdpAtOnce) continue;
-    ++*running;
-    std::string packet(buffer.data(), count);
-    asio::co_spawn(socket.get_executor(),
-                   answer_udp(pipeline, socket, std::move(packet), peer, running), asio::detached);
-  }
-}
-
-Async<void> serve_dns_tcp(Pipeline& pipeline, Stream& downstream) {
-  const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  Deadline deadline(executor, kTcpIdle, [&downstream] { downstream.close(); });
-  while (true) {
-    const std::string_view bytes = downstream.buffered();
-    const std::size_t size =
-        bytes.size() < 2 ? 0
-                         : static_cast<std::size_t>(static_cast<unsigned char>(bytes[0]) * 256U +
-                                                    static_cast<unsigned char>(bytes[1]));
-    if (bytes.size() < 2 || bytes.size() < size + 2) {
-      if (co_await downstream.read_more()) break;
-      continue;
+    const auto [failed] = co_await socket.async_wait(udp::socket::wait_read, kNoThrow);
+    if (failed == asio::error::operation_aborted || failed == asio::error::bad_descriptor) {
+      co_return;
     }
-    std::string packet(bytes.substr(2, size));
-    downstream.consume(size + 2);
-    const std::string answer = co_await answer_dns(pipeline, std::move(packet), false);
-    if (answer.empty()) break;
-    std::string framed;
-    framed += static_cast<char>(answer.size() >> 8U);
-    framed += static_cast<char>(answer.size() & 0xffU);
-    framed += answer;
-    if (co_await downstream.write(framed)) break;
-    deadline.extend(kTcpIdle);
+    for (int i = 0; i < kUdpBatch; ++i) {
+      udp::endpoint peer;
+      const std::size_t count = socket.receive_from(asio::buffer(buffer), peer, 0, error);
+      if (error == asio::error::would_block || error == asio::error::bad_descriptor) break;
+      if (error) continue;  // what an earlier answer met (ICMP)
+      DnsQuestion question(pipeline, std::string_view(buffer.data(), count), true);
+      if (question.now()) {
+        send(socket, *question.now(), peer);
+      } else if (*waiting >= kMaxUdpAtOnce) {
+        send(socket, question.refuse_for_load(), peer);
+      } else {
+        ++*waiting;
+        asio::co_spawn(socket.get_executor(),
+                       answer_later(socket, std::move(question), peer, waiting), asio::detached);
+      }
+    }
   }
-  downstream.close();
 }
 
 }  // namespace cofferdam::egressproxy

@@ -49,7 +49,7 @@ std::string_view WireReader::bytes(std::size_t count) {
   return piece;
 }
 
-std::string WireReader::name(bool* clean) {
+std::string WireReader::read_name(bool* clean, bool pointers) {
   if (clean != nullptr) *clean = true;
   std::string text;
   std::size_t wire = 0;
@@ -60,6 +60,7 @@ std::string WireReader::name(bool* clean) {
     if (at >= packet_.size()) break;
     const std::uint8_t length = octet(packet_[at]);
     if ((length & 0xc0U) == 0xc0U) {
+      if (!pointers) break;
       if (at + 1 >= packet_.size()) break;
       const std::size_t target = (length & 0x3fU) << 8U | octet(packet_[at + 1]);
       if (!jumped) at_ = at + 2;

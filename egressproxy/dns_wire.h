@@ -23,9 +23,12 @@ class WireReader final {
   // A name, compression followed (each pointer must point further back than the one before), folded
   // to lower case, without the last dot. A label with a dot or with a byte that is not printable
   // ASCII sets *clean to false and is kept out of the text.
-  std::string name(bool* clean);
+  std::string name(bool* clean) { return read_name(clean, true); }
+  // The same where nothing may be compressed: a question that is sent back as it came.
+  std::string plain_name(bool* clean) { return read_name(clean, false); }
 
  private:
+  std::string read_name(bool* clean, bool pointers);
   bool need(std::size_t count);
   std::string_view packet_;
   std::size_t at_;

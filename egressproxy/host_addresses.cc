@@ -1,5 +1,7 @@
 #include "egressproxy/host_addresses.h"
 
+#include "common/os/local_routes.h"
+
 namespace cofferdam::egressproxy {
 
 Result<std::unique_ptr<HostAddresses>> HostAddresses::open(asio::io_context& context) {
@@ -11,9 +13,11 @@ Result<std::unique_ptr<HostAddresses>> HostAddresses::open(asio::io_context& con
 }
 
 Status HostAddresses::refresh() {
-  TRY_ASSIGN(const std::vector<os::SocketAddress> list, os::interface_addresses());
+  TRY_ASSIGN(const std::vector<os::SocketAddress> interfaces, os::interface_addresses());
+  TRY_ASSIGN(const std::vector<os::SocketAddress> routes, os::local_host_routes());
   std::set<policy::IpAddress> read;
-  for (const os::SocketAddress& address : list) read.insert(from_os(address));
+  for (const os::SocketAddress& address : interfaces) read.insert(from_os(address));
+  for (const os::SocketAddress& address : routes) read.insert(from_os(address));
   current_ = std::move(read);
   return {};
 }

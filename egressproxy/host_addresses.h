@@ -1,5 +1,6 @@
-// HostAddresses: the addresses of this machine's own interfaces, kept current by netlink. The host
-// itself is never a place that a workload may reach.
+// HostAddresses: the addresses of this machine's own interfaces, and what else the kernel delivers
+// to itself (anycast, broadcast), kept current by netlink. The host itself is never a place that a
+// workload may reach.
 #pragma once
 
 #include <set>

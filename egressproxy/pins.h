@@ -1,6 +1,7 @@
 // Pins: which names an address was given to the workload for. The one source of truth that turns a
-// redirected connection's address back into names. Entries live as long as the sandbox; under
-// pressure the least recently used address goes.
+// redirected connection's address back into names. Entries live as long as the sandbox, far past
+// the time that the answer was good for, because clients keep addresses; under pressure the least
+// recently used go: addresses over all, names of one address, addresses of one name.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +16,44 @@ namespace cofferdam::egressproxy {
 
 class Pins final {
  public:
-  static constexpr std::size_t kMaxAddresses = 65536;
-  static constexpr std::size_t kMaxNames = 64;  // of one address; the oldest goes
-
-  explicit Pins(std::size_t max_addresses = kMaxAddresses) : max_addresses_(max_addresses) {}
+  struct Limits {
+    std::size_t addresses = 65536;
+    std::size_t names_of_address = 64;
+    // So that a name whose servers rotate cannot push out those of other names.
+    std::size_t addresses_of_name = 4096;
+  };
+  Pins() = default;
+  explicit Pins(const Limits& limits) : limits_(limits) {}
 
   // Only for addresses that were checked for this name.
   void pin(const policy::IpAddress& address, const policy::HostName& name);
   // The newest name first; empty for an address that was never given out.
   std::vector<policy::HostName> names(const policy::IpAddress& address);
+  // Whether the address was given out for this name.
+  bool holds(const policy::IpAddress& address, const policy::HostName& name) const;
   std::size_t size() const { return entries_.size(); }
 
  private:
-  struct Entry {
-    std::vector<policy::HostName> names;  // newest last
-    std::list<policy::IpAddress>::iterator use;
+  using Addresses = std::list<policy::IpAddress>;  // most recent first
+  struct Named {
+    policy::HostName name;
+    Addresses::iterator place;  // of the address in the name's list
   };
-  std::size_t max_addresses_;
-  std::map<policy::IpAddress, Entry> entries_;
-  std::list<policy::IpAddress> uses_;  // most recent first
+  struct Entry {
+    std::vector<Named> names;  // newest last
+    Addresses::iterator use;
+  };
+  using Entries = std::map<policy::IpAddress, Entry>;
+
+  Entries::iterator entry(const policy::IpAddress& address);
+  void unpin(const policy::IpAddress& address, const policy::HostName& name);
+  void forget(Entries::iterator entry);
+  void take_from_name(const Named& named);
+
+  Limits limits_;
+  Entries entries_;
+  Addresses uses_;  // most recent first
+  std::map<policy::HostName, Addresses> names_;
 };
 
 }  // namespace cofferdam::egressproxy

@@ -13,6 +13,7 @@
 #include "egressproxy/host_addresses.h"
 #include "egressproxy/pins.h"
 #include "egressproxy/resolver.h"
+#include "egressproxy/stand_ins.h"
 #include "egressproxy/stream.h"
 
 namespace cofferdam::egressproxy {
@@ -28,6 +29,7 @@ struct Opened {
 // The addresses that a name may be answered with.
 struct Answered {
   policy::Decision decision;  // kAllow with no address: the name has none of this type
+  bool name_allowed = false;  // the name is; a denial is one of its addresses
   dns::Rcode rcode = dns::Rcode::kServFail;
   std::vector<policy::IpAddress> addresses;
   std::vector<policy::DroppedAddress> dropped;
@@ -58,6 +60,8 @@ class Pipeline final {
                               policy::IpAddress original);
   // For the DNS server: decides, resolves, judges, pins.
   Async<Answered> answer(policy::HostName name, dns::Type type);
+  // The same where no server has to be asked; nothing where one must be.
+  std::optional<Answered> answer_now(const policy::HostName& name, dns::Type type);
 
   const policy::EgressPolicy& policy() const { return *policy_; }
   const HostAddresses& own() const { return own_; }
@@ -69,8 +73,24 @@ class Pipeline final {
   std::uint64_t bytes_left_up(const policy::Decision& allowed);
 
  private:
-  Async<Opened> dial(Authorization authorization, policy::Endpoint endpoint,
-                     std::optional<policy::Protocol> protocol, Slot slot);
+  // What was resolved for the endpoint: judged and pinned; `preferred` first.
+  Authorization authorize_resolved(const policy::Endpoint& endpoint,
+                                   std::optional<policy::Protocol> protocol,
+                                   std::span<const policy::IpAddress> addresses,
+                                   const std::optional<policy::IpAddress>& preferred);
+  // Directly, or through the upstream proxy.
+  Async<Dialled> dial(std::vector<AuthorizedEndpoint> endpoints);
+  Async<Dialled> dial_through_proxy(std::vector<ProxyTarget> targets);
+  // Through the upstream proxy, which resolves the name itself.
+  Async<Opened> open_unresolved(policy::Endpoint endpoint, std::optional<policy::Protocol> protocol,
+                                Slot slot);
+  // What came of it: registered, and ended at once when the policy that decided it is no more.
+  Opened registered(Opened opened, Dialled dialled, policy::Endpoint endpoint,
+                    std::optional<policy::Protocol> protocol, Slot slot,
+                    const std::shared_ptr<const policy::EgressPolicy>& decided_by);
+  // Judges and pins what a lookup found.
+  Answered judge(const policy::HostName& name, Answered answered, const Lookup& lookup);
+  void answer_stand_in(const policy::HostName& name, Answered& answered);
 
   std::shared_ptr<const policy::EgressPolicy> policy_;
   Resolver& resolver_;
@@ -80,6 +100,7 @@ class Pipeline final {
   Connections connections_;
   Dialer dialer_;
   Pins pins_;
+  StandIns stand_ins_;
 };
 
 }  // namespace cofferdam::egressproxy

@@ -82,6 +82,8 @@ int status_for(Reason reason) {
     case Reason::kNoAddress:
     case Reason::kConnectFailed:
     case Reason::kPeerMismatch:
+    case Reason::kUpstreamProxyFailed:
+    case Reason::kUpstreamProxyRefused:
       return 502;
     case Reason::kTooManyConnections:
       return 503;
@@ -133,6 +135,10 @@ std::string_view sentence_for(Reason reason) {
       return "the name has no address";
     case Reason::kConnectFailed:
       return "the server could not be connected to";
+    case Reason::kUpstreamProxyFailed:
+      return "the upstream proxy could not be reached, or failed itself";
+    case Reason::kUpstreamProxyRefused:
+      return "the upstream proxy refused the connection";
     case Reason::kHostMismatch:
       return "the Host header names another host than the one asked for";
     case Reason::kMalformed:

@@ -11,11 +11,13 @@ namespace {
 using namespace asio::experimental::awaitable_operators;  // NOLINT(google-build-using-namespace)
 using policy::Reason;
 
-constexpr std::size_t kMaxKept = 16384;
 constexpr std::size_t kMaxServers = 8;
+constexpr std::size_t kMaxHostsLines = 100000;
+constexpr std::uint32_t kHostsTtl = 60;  // seconds
 
 seconds time_to_keep(const Lookup& lookup) {
-  if (lookup.reason != Reason::kAllowed || lookup.addresses.empty()) return Resolver::kNegativeTtl;
+  if (lookup.reason != Reason::kAllowed) return Resolver::kFailureTtl;
+  if (lookup.addresses.empty()) return Resolver::kNegativeTtl;
   return std::clamp(seconds(lookup.ttl), seconds(1), Resolver::kMaxTtl);
 }
 
@@ -43,36 +45,74 @@ Resolver::Resolver(asio::io_context& context, Options options)
   ares_library_init(ARES_LIB_INIT_ALL);
 }
 
-std::shared_ptr<Resolver::Pending> Resolver::start(const Key& key) {
-  const auto now = Clock::now();
-  if (const auto kept = cache_.find(key); kept != cache_.end()) {
-    if (now < kept->second.until) {
-      auto pending = std::make_shared<Pending>(context_);
-      pending->lookup = kept->second.lookup;
-      const auto left = std::chrono::duration_cast<seconds>(kept->second.until - now);
-      pending->lookup->ttl = static_cast<std::uint32_t>(std::max<seconds::rep>(left.count(), 1));
-      return pending;
+std::optional<Lookup> Resolver::known(const policy::HostName& name, dns::Type type) {
+  if (const auto listed = options_.hosts.find(name); listed != options_.hosts.end()) {
+    Lookup lookup{Reason::kAllowed, dns::Rcode::kNoError, {}, kHostsTtl, {}, false};
+    for (const auto& address : listed->second) {
+      if (address.is_v4() == (type == dns::Type::kA)) lookup.addresses.push_back(address);
     }
-    cache_.erase(kept);
+    return lookup;
   }
+  const auto kept = cache_.find(Key(name, type));
+  if (kept == cache_.end()) return std::nullopt;
+  const auto now = Clock::now();
+  if (now >= kept->second.until) {
+    ages_.erase(kept->second.age);
+    cache_.erase(kept);
+    return std::nullopt;
+  }
+  Lookup lookup = kept->second.lookup;
+  const auto left = std::chrono::duration_cast<seconds>(kept->second.until - now);
+  lookup.ttl = static_cast<std::uint32_t>(std::max<seconds::rep>(left.count(), 1));
+  return lookup;
+}
+
+std::size_t Resolver::first_server() {
+  if (Clock::now() >= first_server_until_) first_server_ = 0;
+  return first_server_;
+}
+
+std::shared_ptr<Resolver::Pending> Resolver::start(const Key& key) {
   if (const auto flight = flights_.find(key); flight != flights_.end()) return flight->second;
   auto pending = std::make_shared<Pending>(context_);
+  pending->lookup = known(key.first, key.second);
+  if (pending->lookup) return pending;
+  if (flights_.size() >= kMaxFlights || options_.servers.empty()) {
+    pending->lookup.emplace();
+    return pending;
+  }
   flights_[key] = pending;
   ++questions_;
-  DnsFlight::start(context_, options_, key.first, key.second, [this, key, pending](Lookup lookup) {
-    finish(key, pending, std::move(lookup));
-  });
+  const std::size_t first = first_server();
+  DnsFlight::start(context_, options_, first, key.first, key.second,
+                   [this, key, first](Lookup lookup) { finish(key, first, std::move(lookup)); });
   return pending;
 }
 
-void Resolver::finish(const Key& key, const std::shared_ptr<Pending>& pending, Lookup lookup) {
-  const seconds keep = time_to_keep(lookup);
-  lookup.ttl = static_cast<std::uint32_t>(keep.count());
-  if (cache_.size() >= kMaxKept) cache_.clear();
-  cache_.insert_or_assign(key, Kept{lookup, Clock::now() + keep});
-  flights_.erase(key);
-  pending->lookup = std::move(lookup);
-  pending->done.cancel();
+void Resolver::keep(const Key& key, const Lookup& lookup, seconds time) {
+  if (const auto old = cache_.find(key); old != cache_.end()) {
+    ages_.erase(old->second.age);
+    cache_.erase(old);
+  }
+  if (cache_.size() >= kMaxKept) {
+    cache_.erase(ages_.front());
+    ages_.pop_front();
+  }
+  ages_.push_back(key);
+  cache_.emplace(key, Kept{lookup, Clock::now() + time, std::prev(ages_.end())});
+}
+
+void Resolver::finish(const Key& key, std::size_t asked_first, Lookup lookup) {
+  if (lookup.kept_waiting && asked_first == first_server()) {
+    first_server_ = (asked_first + 1) % options_.servers.size();
+    first_server_until_ = Clock::now() + kServerRest;
+  }
+  const seconds time = time_to_keep(lookup);
+  lookup.ttl = static_cast<std::uint32_t>(time.count());
+  keep(key, lookup, time);
+  const auto flight = flights_.extract(key);
+  flight.mapped()->lookup = std::move(lookup);
+  flight.mapped()->done.cancel();
 }
 
 Async<void> Resolver::wait(std::shared_ptr<Pending> pending) {
@@ -103,6 +143,8 @@ Async<Resolution> Resolver::resolve(policy::HostName name, bool complete) {
     }
   }
   Resolution resolution;
+  resolution.partial = !second->lookup;
+  resolution.no_name = first->lookup->rcode == dns::Rcode::kNxDomain;
   append_addresses(six->lookup, resolution.addresses);
   append_addresses(four->lookup, resolution.addresses);
   resolution.reason =
@@ -129,6 +171,24 @@ std::vector<policy::EgressPolicy::Server> servers_of_resolv_conf(std::string_vie
     if (server.ok() && servers.size() < kMaxServers) servers.push_back(*server);
   }
   return servers;
+}
+
+HostsTable parse_hosts_file(std::string_view text) {
+  HostsTable table;
+  std::istringstream lines{std::string(text)};
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line) && count < kMaxHostsLines; ++count) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string word;
+    if (!(words >> word)) continue;
+    const auto address = policy::IpAddress::parse(word);
+    if (!address) continue;
+    while (words >> word) {
+      const auto name = policy::HostName::parse(word);
+      if (name.ok()) table[*name].push_back(*address);
+    }
+  }
+  return table;
 }
 
 }  // namespace cofferdam::egressproxy

@@ -27,7 +27,14 @@ Result<Resolver::Options> resolver_options(const policy::EgressPolicy& policy) {
   Resolver::Options options;
   options.servers = policy.servers();
   options.timeout = milliseconds(policy.resolve_timeout_ms());
-  if (!options.servers.empty()) return options;
+  if (policy.uses_hosts_file()) {
+    TRY_ASSIGN(const std::string hosts, os::read_file("/etc/hosts"));
+    options.hosts = parse_hosts_file(hosts);
+  }
+  // Where the proxy resolves, and is named by its address, nothing is looked up.
+  const bool needless =
+      policy.resolves_at_proxy() && !policy.upstream_proxy()->endpoint.host.is_name();
+  if (!options.servers.empty() || needless) return options;
   TRY_ASSIGN(const std::string text, os::read_file("/etc/resolv.conf"));
   options.servers = servers_of_resolv_conf(text);
   if (options.servers.empty()) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/policy/fs_rules.h"
+#include "common/policy/upstream_proxy.h"
 #include "orchestrator/make_plan.h"
 #include "orchestrator/manifest/quantity.h"
 
@@ -198,6 +199,21 @@ void add_network_lines(Plan* plan) {
     add_line(plan, "rule",
              "deny " + rule.at("rule").get<std::string>() + " (" +
                  rule.at("id").get<std::string>() + ")");
+  }
+  const Json& egress = plan->egress_policy;
+  if (egress.contains("upstream_proxy")) {
+    const Json& proxy = egress.at("upstream_proxy");
+    const bool by_name = proxy.at("connect") == "name";
+    add_line(plan, "network",
+             "through the proxy " + policy::without_user(proxy.at("url").get<std::string>()) +
+                 (by_name ? ", which resolves: no address is checked, and the manifest accepts it"
+                          : ", to addresses that are resolved and checked here"));
+  }
+  for (const Json& prefix : egress.at("nat64")) {
+    add_line(plan, "network", "NAT64 prefix " + prefix.get<std::string>());
+  }
+  if (egress.at("resolver").at("hosts_file").get<bool>()) {
+    add_line(plan, "network", "names of /etc/hosts count");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "common/base/escape.h"
+#include "common/policy/upstream_proxy.h"
 #include "orchestrator/make_plan.h"
 #include "orchestrator/manifest/check_value.h"
 
@@ -135,6 +136,11 @@ Json plan_json(const Plan& plan, const std::map<std::string, std::string>& secre
                {"interactive", plan.interactive},
                {"terminal", plan.terminal},
                {"lines", lines}};
+  // What is printed holds no password.
+  if (Json& egress = json["egress_policy"]; egress.contains("upstream_proxy")) {
+    Json& url = egress["upstream_proxy"]["url"];
+    url = policy::without_user(url.get<std::string>());
+  }
   json["docker"] = plan.docker
                        ? Json{{"image", plan.docker->image}, {"image_id", plan.docker->image_id}}
                        : Json();

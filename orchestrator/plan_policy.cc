@@ -1,4 +1,5 @@
 // The two policies that a plan carries for the services.
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -147,7 +148,17 @@ Result<Json> make_egress_policy(const PlanRequest& request, const Plan& plan) {
                  {"host_addresses", manifest.host_addresses},
                  {"resolver",
                   {{"servers", manifest.resolver_servers},
-                   {"timeout_ms", manifest.resolver_timeout.count()}}}};
+                   {"timeout_ms", manifest.resolver_timeout.count()},
+                   {"hosts_file", manifest.hosts_file}}},
+                 {"nat64", manifest.nat64}};
+  if (!manifest.upstream_proxy.empty()) {
+    policy["upstream_proxy"] = {{"url", manifest.upstream_proxy},
+                                {"connect", manifest.upstream_connect}};
+    const auto& accepted = manifest.accept_missing;
+    if (std::find(accepted.begin(), accepted.end(), "address_check") != accepted.end()) {
+      policy["accept_missing"] = Json::array({"address_check"});
+    }
+  }
   if (auto parsed = policy::EgressPolicy::from_json(policy); !parsed.ok()) {
     return parsed.error().context("network policy");
   }

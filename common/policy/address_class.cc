@@ -127,6 +127,24 @@ AddressClass classify_itself(const IpAddress& address) {
   return found;
 }
 
+const Nat64Prefix* prefix_of(const IpAddress& address, std::span<const Nat64Prefix> nat64) {
+  for (const Nat64Prefix& prefix : nat64) {
+    if (prefix.contains(address)) return &prefix;
+  }
+  return nullptr;
+}
+
+// An address in an operator's NAT64 prefix.
+AddressClass classify_translated(const AddressClass& itself,
+                                 const std::optional<IpAddress>& inner) {
+  const bool untouchable = itself.tier == kFloor && (itself.reason == kMetadataAddress ||
+                                                     itself.reason == kLoopbackAddress ||
+                                                     itself.reason == kLinkLocalAddress);
+  if (untouchable) return itself;
+  if (!inner) return {kFloor, kReservedAddress, "NAT64 with bits that must be zero"};
+  return classify_itself(*inner);
+}
+
 constexpr std::string_view kMetadataNames[] = {
     "instance-data",
     "instance-data.ec2.internal",
@@ -156,18 +174,19 @@ bool is_at_or_below(std::string_view name, std::string_view parent) {
 
 }  // namespace
 
-std::optional<IpAddress> embedded_v4(const IpAddress& address) {
+std::optional<IpAddress> embedded_v4(const IpAddress& address, std::span<const Nat64Prefix> nat64) {
   if (address.is_v4()) return std::nullopt;
+  if (const Nat64Prefix* prefix = prefix_of(address, nat64)) return prefix->carried(address);
   const auto bytes = address.v6_bytes();
   const auto at = [&bytes](std::size_t i) {
     return IpAddress::from_v4({bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]});
   };
   static const Cidr compatible = cidr_of("::/96");
   static const Cidr translated = cidr_of("::ffff:0:0:0/96");
-  static const Cidr nat64 = cidr_of("64:ff9b::/96");
+  static const Cidr well_known = cidr_of("64:ff9b::/96");
   static const Cidr six_to_four = cidr_of("2002::/16");
   static const Cidr teredo = cidr_of("2001::/32");
-  for (const Cidr* prefix : {&compatible, &translated, &nat64}) {
+  for (const Cidr* prefix : {&compatible, &translated, &well_known}) {
     if (prefix->contains(address)) return at(12);
   }
   if (six_to_four.contains(address)) return at(2);
@@ -181,29 +200,28 @@ std::optional<IpAddress> embedded_v4(const IpAddress& address) {
   return std::nullopt;
 }
 
-AddressClass classify(const IpAddress& address) {
+AddressClass classify(const IpAddress& address, std::span<const Nat64Prefix> nat64) {
   const AddressClass itself = classify_itself(address);
-  const auto inner = embedded_v4(address);
+  const auto inner = embedded_v4(address, nat64);
+  if (prefix_of(address, nat64) != nullptr) return classify_translated(itself, inner);
   if (!inner || itself.reason == kLoopbackAddress) return itself;
   const AddressClass carried = classify_itself(*inner);
   return carried.tier >= itself.tier ? carried : itself;
 }
 
-bool is_open(const IpAddress& address, std::span<const Cidr> opened) {
-  const auto opens = [opened](const IpAddress& one) {
-    switch (classify_itself(one).tier) {
-      case kPublic:
-        return true;
-      case kPolicy:
-        return std::any_of(opened.begin(), opened.end(),
-                           [&one](const Cidr& cidr) { return cidr.contains(one); });
-      case kFloor:
-        break;
-    }
-    return false;
+bool is_open(const IpAddress& address, std::span<const Cidr> opened,
+             std::span<const Nat64Prefix> nat64) {
+  const auto opens = [opened](Tier tier, const IpAddress& one) {
+    if (tier != Tier::kPolicy) return tier == Tier::kPublic;
+    return std::any_of(opened.begin(), opened.end(),
+                       [&one](const Cidr& cidr) { return cidr.contains(one); });
   };
-  const auto inner = embedded_v4(address);
-  return opens(address) && (!inner || opens(*inner));
+  const auto inner = embedded_v4(address, nat64);
+  if (prefix_of(address, nat64) != nullptr) {
+    return inner && opens(classify(address, nat64).tier, *inner);
+  }
+  return opens(classify_itself(address).tier, address) &&
+         (!inner || opens(classify_itself(*inner).tier, *inner));
 }
 
 std::span<const AddressRange> address_ranges() {

@@ -90,7 +90,7 @@ std::optional<Decision> EgressPolicy::refuse_host(const Host& host) const {
     if (special) return deny(*special);
     return std::nullopt;
   }
-  const AddressClass address_class = classify(host.address());
+  const AddressClass address_class = classify(host.address(), nat64_);
   if (address_class.tier == Tier::kFloor) return deny(address_class.reason);
   if (mode_ == EgressMode::kOpen) return std::nullopt;
   if (mode_ == EgressMode::kMonitor && address_class.tier == Tier::kPublic) return std::nullopt;
@@ -171,9 +171,9 @@ Decision EgressPolicy::decide_name(const Endpoint& endpoint, Protocol protocol) 
 Decision EgressPolicy::decide_address(const IpAddress& address, std::span<const Cidr> opened,
                                       const std::set<IpAddress>& own,
                                       std::optional<std::uint16_t> port) const {
-  const AddressClass address_class = classify(address);
+  const AddressClass address_class = classify(address, nat64_);
   if (address_class.tier == Tier::kFloor) return deny(address_class.reason);
-  const auto inner = embedded_v4(address);
+  const auto inner = embedded_v4(address, nat64_);
   for (const IpAddress& one : {address, inner.value_or(address)}) {
     if (own.contains(one)) return deny(Reason::kHostAddress);
     for (const Cidr& cidr : host_addresses_) {
@@ -186,7 +186,7 @@ Decision EgressPolicy::decide_address(const IpAddress& address, std::span<const 
       if (!rule.port || rule.port == port) return deny(Reason::kDeniedByRule, rule.id);
     }
   }
-  if (!is_open(address, opened)) return deny(address_class.reason);
+  if (!is_open(address, opened, nat64_)) return deny(address_class.reason);
   return allow({});
 }
 

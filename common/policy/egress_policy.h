@@ -23,8 +23,10 @@
 #include "common/policy/budget.h"
 #include "common/policy/egress_rule.h"
 #include "common/policy/host_name.h"
+#include "common/policy/nat64.h"
 #include "common/policy/reason.h"
 #include "common/policy/rule_index.h"
+#include "common/policy/upstream_proxy.h"
 
 namespace cofferdam::policy {
 
@@ -122,6 +124,16 @@ class EgressPolicy final {
   };
   const std::vector<Server>& servers() const { return servers_; }
   std::uint32_t resolve_timeout_ms() const { return resolve_timeout_ms_; }
+  // Whether /etc/hosts of this machine answers before the servers do.
+  bool uses_hosts_file() const { return use_hosts_file_; }
+  // Prefixes in which IPv6 addresses stand for IPv4 ones (RFC 6052).
+  const std::vector<Nat64Prefix>& nat64() const { return nat64_; }
+  // The proxy that every connection goes through; none: dialled directly.
+  const std::optional<UpstreamProxy>& upstream_proxy() const { return upstream_proxy_; }
+  // The proxy resolves: names are sent to it, no address is checked (accepted as missing).
+  bool resolves_at_proxy() const {
+    return upstream_proxy_ && upstream_proxy_->connect == UpstreamProxy::Connect::kName;
+  }
 
   // What events carry.
   const std::string& sandbox() const { return sandbox_; }
@@ -136,6 +148,8 @@ class EgressPolicy final {
   Status read_rules(const Json& list);
   Status read_deny(const Json& list);
   Status read_resolver(const Json& json);
+  Status read_nat64(const Json& list);
+  Status read_upstream_proxy(const Json& json);
   const DenyRule* find_deny(const Host& host, std::optional<std::uint16_t> port,
                             std::optional<Protocol> protocol) const;
   // The refusal that the spelling of a host brings with it, before any port is looked at.
@@ -154,6 +168,9 @@ class EgressPolicy final {
   std::vector<Cidr> host_addresses_;
   std::vector<Server> servers_;
   std::uint32_t resolve_timeout_ms_ = 5000;
+  bool use_hosts_file_ = false;
+  std::vector<Nat64Prefix> nat64_;
+  std::optional<UpstreamProxy> upstream_proxy_;
   std::string sandbox_;
   std::string operation_;
   std::string manifest_;

@@ -83,13 +83,17 @@ Status EgressPolicy::read_deny(const Json& list) {
 }
 
 Status EgressPolicy::read_resolver(const Json& json) {
-  TRY(check_keys(json, "policy: resolver", {"servers", "timeout_ms"}));
+  TRY(check_keys(json, "policy: resolver", {"servers", "timeout_ms", "hosts_file"}));
   TRY_ASSIGN(const Json servers, list_of(json, "servers"));
   for (const Json& entry : servers) {
     if (!entry.is_string()) return Error("policy: resolver: a server is not text");
     TRY_ASSIGN(const Server server,
                parse_server(entry.get<std::string>()).context("policy: resolver"));
     servers_.push_back(server);
+  }
+  if (const auto hosts = json.find("hosts_file"); hosts != json.end()) {
+    if (!hosts->is_boolean()) return Error("policy: resolver: hosts_file is true or false");
+    use_hosts_file_ = hosts->get<bool>();
   }
   const auto timeout = json.find("timeout_ms");
   if (timeout == json.end()) return {};
@@ -100,15 +104,54 @@ Status EgressPolicy::read_resolver(const Json& json) {
   return {};
 }
 
+Status EgressPolicy::read_nat64(const Json& list) {
+  for (const Json& entry : list) {
+    if (!entry.is_string()) return Error("policy: nat64: an entry is not text");
+    TRY_ASSIGN(const Nat64Prefix prefix,
+               Nat64Prefix::parse(entry.get<std::string>()).context("policy: nat64"));
+    nat64_.push_back(prefix);
+  }
+  return {};
+}
+
+// "name" weakens what is checked, so the policy must say twice that it is meant.
+Status EgressPolicy::read_upstream_proxy(const Json& json) {
+  TRY_ASSIGN(const Json accepted, list_of(json, "accept_missing"));
+  for (const Json& entry : accepted) {
+    if (entry != "address_check") return Error("policy: accept_missing: only address_check");
+  }
+  const auto found = json.find("upstream_proxy");
+  if (found == json.end()) return {};
+  constexpr std::string_view kWhere = "policy: upstream_proxy";
+  TRY(check_keys(*found, kWhere, {"url", "connect"}));
+  TRY_ASSIGN(const std::string url, text_of(*found, "url", kWhere, true));
+  TRY_ASSIGN(const std::string connect, text_of(*found, "connect", kWhere, false));
+  TRY_ASSIGN(UpstreamProxy proxy, parse_upstream_proxy(url).context("policy"));
+  if (!connect.empty() && connect != "address" && connect != "name") {
+    return Error("policy: upstream_proxy: connect is address or name");
+  }
+  if (connect == "name") {
+    if (accepted.empty()) {
+      return Error(
+          "policy: upstream_proxy: with connect: name the proxy resolves and no address is "
+          "checked; accept that with accept_missing: [address_check], or use connect: address");
+    }
+    proxy.connect = UpstreamProxy::Connect::kName;
+  }
+  upstream_proxy_ = std::move(proxy);
+  return {};
+}
+
 Result<EgressPolicy> EgressPolicy::parse(std::string_view text) {
   TRY_ASSIGN(const Json json, parse_json(text).context("policy"));
   return from_json(json);
 }
 
 Result<EgressPolicy> EgressPolicy::from_json(const Json& json) {
-  TRY(check_keys(json, "policy",
-                 {"version", "sandbox", "operation", "manifest", "mode", "mixed", "rules", "deny",
-                  "host_addresses", "resolver", "budgets"}));
+  TRY(check_keys(
+      json, "policy",
+      {"version", "sandbox", "operation", "manifest", "mode", "mixed", "rules", "deny",
+       "host_addresses", "resolver", "budgets", "nat64", "upstream_proxy", "accept_missing"}));
   const auto version = json.find("version");
   if (version == json.end() || !version->is_number_integer() || *version != 1) {
     return Error("policy: the version is 1");
@@ -147,6 +190,9 @@ Result<EgressPolicy> EgressPolicy::from_json(const Json& json) {
                Cidr::parse(entry.get<std::string>()).context("policy: host_addresses"));
     policy.host_addresses_.push_back(cidr);
   }
+  TRY_ASSIGN(const Json nat64, list_of(json, "nat64"));
+  TRY(policy.read_nat64(nat64));
+  TRY(policy.read_upstream_proxy(json));
   if (json.contains("resolver")) TRY(policy.read_resolver(json["resolver"]));
   if (const auto budgets = json.find("budgets"); budgets != json.end()) {
     TRY_ASSIGN(policy.budget_, budget_from_json(*budgets, "policy"));

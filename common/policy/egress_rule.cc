@@ -1,6 +1,7 @@
 #include "common/policy/egress_rule.h"
 
 #include "common/policy/address_class.h"
+#include "common/policy/idna.h"
 #include "common/policy/public_suffix.h"
 
 namespace cofferdam::policy {
@@ -49,16 +50,14 @@ Result<Protocol> parse_protocol(std::string_view text) {
   return Error("the protocol is tls, http or tcp");
 }
 
-Result<HostPattern> parse_pattern(std::string_view text) {
+Result<HostPattern> parse_pattern(std::string_view written) {
+  TRY_ASSIGN(const std::string text, to_a_labels(written));
   if (text.starts_with("*.")) {
-    TRY_ASSIGN(HostName name, HostName::parse(text.substr(2)));
+    TRY_ASSIGN(HostName name, HostName::parse(std::string_view(text).substr(2)));
     return HostPattern::below(std::move(name));
   }
-  if (text.find('*') != std::string_view::npos) {
+  if (text.find('*') != std::string::npos) {
     return Error("a wildcard is the whole first label: *.example.com");
-  }
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) >= 0x80) return Error("write the name in its xn-- form");
   }
   TRY_ASSIGN(Host host, Host::parse(text));
   return HostPattern::exact(std::move(host));

@@ -3,7 +3,8 @@
 // One grammar for the policy file, `--allow` and grants. PROTO is `tls` (default), `http` (default
 // when PORT is 80) or `tcp` (PORT required). PORT defaults to 443 for tls and 80 for http. HOST is
 // a name, `*.name` (the names below it, not itself, and not over a public suffix) or an address
-// literal, IPv6 in brackets. `=CIDR` opens ranges of the policy tier for this host.
+// literal, IPv6 in brackets; a name may hold U-labels, which become A-labels here, once (idna.h).
+// `=CIDR` opens ranges of the policy tier for this host.
 //
 // An entry of the deny list has the same text without `=`; what it does not say means "any": no
 // PROTO any protocol, no PORT any port, and HOST `*` any host.

@@ -1,5 +1,7 @@
 #include "common/policy/public_suffix.h"
 
+#include <libpsl.h>
+
 #include <set>
 #include <string>
 
@@ -34,6 +36,9 @@ const std::set<std::string_view>& suffixes() {
 
 bool is_public_suffix(const HostName& name) {
   if (name.label_count() == 1 || suffixes().contains(name.text())) return true;
+  // The library's own list, as the distribution keeps it; without one, ours alone decides.
+  const psl_ctx_t* list = ::psl_builtin();
+  if (list != nullptr && ::psl_is_public_suffix(list, name.text().c_str()) == 1) return true;
   // "*.ck": every name directly below ck.
   const auto dot = name.text().find('.');
   return suffixes().contains("*" + name.text().substr(dot));

@@ -1,5 +1,7 @@
 // Public suffixes: names under which anybody can register, so that a wildcard over one of them
-// would allow everybody. The list is policies/public_suffixes.txt, compiled in. Pure.
+// would allow everybody. Two lists, either of which is enough: the public suffix list that libpsl
+// carries, and policies/public_suffixes.txt, compiled in, so that the usual ones never depend on
+// how a distribution built the library. Pure.
 #pragma once
 
 #include <string_view>

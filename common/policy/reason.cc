@@ -6,7 +6,7 @@
 namespace cofferdam::policy {
 namespace {
 
-constexpr std::array<std::string_view, 39> kTexts = {"allowed",
+constexpr std::array<std::string_view, 41> kTexts = {"allowed",
                                                      "no_rule",
                                                      "denied_by_rule",
                                                      "port_not_allowed",
@@ -44,8 +44,10 @@ constexpr std::array<std::string_view, 39> kTexts = {"allowed",
                                                      "outside",
                                                      "special_file",
                                                      "changed_under",
-                                                     "syscall"};
-static_assert(kTexts.size() == static_cast<std::size_t>(Reason::kSyscall) + 1);
+                                                     "syscall",
+                                                     "upstream_proxy_failed",
+                                                     "upstream_proxy_refused"};
+static_assert(kTexts.size() == static_cast<std::size_t>(Reason::kUpstreamProxyRefused) + 1);
 
 }  // namespace
 
@@ -68,6 +70,7 @@ bool is_retryable(Reason reason) {
     case Reason::kRateLimited:
     case Reason::kTooManyConnections:
     case Reason::kDeadline:
+    case Reason::kUpstreamProxyFailed:
       return true;
     default:
       return false;

@@ -47,6 +47,8 @@ enum class Reason : std::uint8_t {
   kSpecialFile,
   kChangedUnder,
   kSyscall,
+  kUpstreamProxyFailed,   // no tunnel: the upstream proxy cannot be reached, or has trouble itself
+  kUpstreamProxyRefused,  // the upstream proxy answered that it will not
 };
 
 // The text of a reason in every output: "no_rule".

@@ -11,6 +11,8 @@
 #include "common/policy/egress_rule.h"
 #include "common/policy/fs_rules.h"
 #include "common/policy/host_name.h"
+#include "common/policy/nat64.h"
+#include "common/policy/upstream_proxy.h"
 #include "orchestrator/manifest/quantity.h"
 #include "orchestrator/sandbox_store.h"
 
@@ -151,10 +153,16 @@ Result<Json> check_value(const KeySpec& key, std::string_view text) {
     case Shape::kDenyList:
       return text_unless(text, deny_rule_fault(text));
     case Shape::kAddressList:
-      if (!policy::IpAddress::parse(text)) return Error("must be an IP address");
+      if (!policy::Cidr::parse(text).ok()) return Error("must be an IP address or a range");
       return Json(text);
     case Shape::kServerList:
       return check_server(text);
+    case Shape::kNat64List:
+      if (auto prefix = policy::Nat64Prefix::parse(text); !prefix.ok()) return prefix.error();
+      return Json(text);
+    case Shape::kProxyUrl:
+      if (auto proxy = policy::parse_upstream_proxy(text); !proxy.ok()) return proxy.error();
+      return Json(text);
     case Shape::kVariableList:
       return text_unless(text, variable_fault(text, ""));
     case Shape::kSize:

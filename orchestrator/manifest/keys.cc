@@ -56,8 +56,12 @@ constexpr std::array kKeys = {
     KeySpec{"network.resolver", Shape::kMap},
     KeySpec{"network.resolver.servers", Shape::kServerList},
     KeySpec{"network.resolver.timeout", Shape::kDuration},
+    KeySpec{"network.resolver.hosts_file", Shape::kBool},
+    KeySpec{"network.nat64", Shape::kNat64List},
     KeySpec{"network.budgets", Shape::kLater},
-    KeySpec{"network.upstream_proxy", Shape::kLater},
+    KeySpec{"network.upstream_proxy", Shape::kMap},
+    KeySpec{"network.upstream_proxy.url", Shape::kProxyUrl},
+    KeySpec{"network.upstream_proxy.connect", Shape::kEnum, "address|name"},
     KeySpec{"network.intercept", Shape::kLater},
 
     KeySpec{"env", Shape::kMap},
@@ -79,7 +83,7 @@ constexpr std::array kKeys = {
     KeySpec{"process.open_files", Shape::kLater},
     KeySpec{"process.file_size", Shape::kLater},
 
-    KeySpec{"accept_missing", Shape::kEnumList, "pids|memory|cpus|(address_check)"},
+    KeySpec{"accept_missing", Shape::kEnumList, "pids|memory|cpus|address_check"},
     KeySpec{"secrets", Shape::kLater},
     KeySpec{"lifetime", Shape::kLater},
     KeySpec{"phases", Shape::kLater},

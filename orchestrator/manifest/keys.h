@@ -20,8 +20,10 @@ enum class Shape : std::uint8_t {
   kGlobList,      // gitignore patterns
   kRuleList,      // egress rules
   kDenyList,      // egress rules of the deny list
-  kAddressList,   // IP addresses
+  kAddressList,   // IP addresses and ranges
   kServerList,    // IP addresses, also with :PORT
+  kNat64List,     // prefixes of RFC 6052
+  kProxyUrl,      // http://[USER:PASSWORD@]HOST:PORT
   kVariableList,  // names of environment variables
   kVariableMap,   // name → value
   kEnumList,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/sha256.h"
+#include "common/policy/upstream_proxy.h"
 #include "orchestrator/manifest/embedded.h"
 #include "orchestrator/manifest/read_yaml.h"
 
@@ -92,6 +93,11 @@ void apply_network(Manifest* m, const Json& network, std::string_view source) {
   if (resolver.contains("servers")) m->resolver_servers.clear();
   add_texts(resolver, "servers", &m->resolver_servers);
   take(resolver, "timeout", &m->resolver_timeout);
+  take(resolver, "hosts_file", &m->hosts_file);
+  add_texts(network, "nat64", &m->nat64);
+  const Json& proxy = part(network, "upstream_proxy");
+  take(proxy, "url", &m->upstream_proxy);
+  take(proxy, "connect", &m->upstream_connect);
 }
 
 Status apply(Manifest* m, const Json& keys, std::string_view source) {
@@ -121,6 +127,9 @@ Status apply(Manifest* m, const Json& keys, std::string_view source) {
   take(process, "timeout", &m->timeout);
   take(process, "grace", &m->grace);
   add_texts(keys, "accept_missing", &m->accept_missing);
+  if (m->upstream_proxy.empty() && part(keys, "network").contains("upstream_proxy")) {
+    return Error("network.upstream_proxy: no url");
+  }
   if (m->engine == "native" && !m->image.empty()) {
     return Error("image: only the docker engine has one; say `engine: docker`");
   }
@@ -133,6 +142,11 @@ Json rules_json(const std::vector<NetworkRule>& rules) {
     out.push_back({{"rule", rule.text}, {"source", rule.source}});
   }
   return out;
+}
+
+Json upstream_json(const Manifest& m) {
+  if (m.upstream_proxy.empty()) return Json();
+  return {{"url", policy::without_user(m.upstream_proxy)}, {"connect", m.upstream_connect}};
 }
 
 Json milliseconds(const std::optional<std::chrono::milliseconds>& duration) {
@@ -189,7 +203,11 @@ Json manifest_json(const Manifest& m) {
         {"mixed", m.mixed},
         {"host_addresses", m.host_addresses},
         {"resolver",
-         {{"servers", m.resolver_servers}, {"timeout_ms", m.resolver_timeout.count()}}}}},
+         {{"servers", m.resolver_servers},
+          {"timeout_ms", m.resolver_timeout.count()},
+          {"hosts_file", m.hosts_file}}},
+        {"nat64", m.nat64},
+        {"upstream_proxy", upstream_json(m)}}},
       {"env", {{"inherit", m.env_inherit}, {"allow", m.env_allow}, {"set", m.env_set}}},
       {"process",
        {{"pids", m.pids},

@@ -57,6 +57,11 @@ struct Manifest {
   std::vector<std::string> host_addresses;
   std::vector<std::string> resolver_servers;
   std::chrono::milliseconds resolver_timeout{5000};
+  bool hosts_file = false;
+  std::vector<std::string> nat64;
+  // With the user's password: never shown or stored, see manifest_json().
+  std::string upstream_proxy;  // URL; empty: none
+  std::string upstream_connect = "address";
 
   std::string env_inherit = "safe";  // none | safe | explicit
   std::vector<std::string> env_allow;
@@ -78,6 +83,7 @@ Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view sou
 Result<Manifest> default_manifest();
 
 // Every key with its value: what is stored as manifest.json, shown by `manifest show`, digested.
+// The upstream proxy's URL is in it without its user information.
 Json manifest_json(const Manifest& manifest);
 // "sha256:<hex>" of the canonical JSON.
 std::string manifest_digest(const Manifest& manifest);

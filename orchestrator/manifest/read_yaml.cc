@@ -62,6 +62,7 @@ class Reader {
       case Shape::kDenyList:
       case Shape::kAddressList:
       case Shape::kServerList:
+      case Shape::kNat64List:
       case Shape::kVariableList:
       case Shape::kEnumList:
         return list(node, key, [&](const YAML::Node& item) { return scalar(item, key); });

@@ -137,7 +137,9 @@ TEST(DnsReply, IsTruncatedPastTheLimit) {
   const auto parsed = parse_query(header(0x0100, 1) + question("a.example.com"));
   Reply reply;
   reply.rcode = Rcode::kNoError;
-  for (int i = 0; i < 40; ++i) reply.answers.push_back({Type::kA, 60, kAddress});
+  for (int i = 0; i < 40; ++i) {
+    reply.answers.push_back({Type::kA, 60, std::string("\x08\x08\x08", 3) + static_cast<char>(i)});
+  }
   const std::string cut = write_reply(parsed.query, reply, 512);
   EXPECT_LE(cut.size(), 512U);
   EXPECT_NE(cut[2] & 0x02, 0);

@@ -4,7 +4,6 @@
 
 #include "egressproxy/authorize.h"
 #include "egressproxy/dialer.h"
-#include "egressproxy/pins.h"
 #include "egressproxy/refusal.h"
 #include "egressproxy/resolver.h"
 
@@ -94,28 +93,6 @@ TEST(Dialer, InterleavesTheFamilies) {
   std::string order;
   for (const auto& one : interleave(result.endpoints)) order += one.address().is_v4() ? '4' : '6';
   EXPECT_EQ(order, "64646");
-}
-
-TEST(Pins, RememberTheNamesOfAnAddress) {
-  Pins pins(2);
-  const auto name = [](const char* text) { return *policy::HostName::parse(text); };
-  const auto a = *IpAddress::parse("8.8.8.8");
-  const auto b = *IpAddress::parse("8.8.4.4");
-  const auto c = *IpAddress::parse("1.1.1.1");
-  EXPECT_TRUE(pins.names(a).empty());
-  pins.pin(a, name("x.example"));
-  pins.pin(a, name("y.example"));
-  pins.pin(a, name("x.example"));
-  ASSERT_EQ(pins.names(a).size(), 2U);
-  EXPECT_EQ(pins.names(a)[0].text(), "x.example");
-  pins.pin(b, name("z.example"));
-  (void)pins.names(a);  // used more recently than b
-  pins.pin(c, name("w.example"));
-  EXPECT_EQ(pins.size(), 2U);
-  EXPECT_FALSE(pins.names(a).empty());
-  EXPECT_TRUE(pins.names(b).empty());
-  for (int i = 0; i < 100; ++i) pins.pin(c, name(("n" + std::to_string(i) + ".example").c_str()));
-  EXPECT_EQ(pins.names(c).size(), Pins::kMaxNames);
 }
 
 TEST(Refusal, ExplainsItselfAndHidesAddresses) {
