@@ -1,56 +1,252 @@
 #include "egressproxy/relay.h"
 
-#include <vector>
+#include <array>
+
+#include "egressproxy/relay_pool.h"
 
 namespace cofferdam::egressproxy {
 namespace {
 
-using namespace asio::experimental::awaitable_operators;  // NOLINT(google-build-using-namespace)
+using os::Moved;
+using os::Moving;
 
-constexpr std::size_t kBufferSize = 65536;
+// Reads of one way before others have their turn.
+constexpr int kTurns = 4;
+// Whole buffers in a row after which a way is moved by splice(2), and how little a turn may move
+// before it is copied again: a pipe costs two calls where a small read costs none.
+constexpr int kHotReads = 4;
+constexpr std::size_t kColdTurn = 65536;
+constexpr std::size_t kSpliceAtOnce = 1U << 20U;
 
-Async<void> copy(Stream& from, Stream& to, std::uint64_t& moved, Deadline& idle,
-                 milliseconds limit) {
-  if (!from.buffered().empty()) {
-    const std::size_t size = from.buffered().size();
-    if (co_await to.write(from.buffered())) {
-      from.abort();
-      to.abort();
-      co_return;
-    }
-    from.consume(size);
-    moved += size;
+// The handler of whoever waits for the end, without its type.
+class Completion {
+ public:
+  virtual ~Completion() = default;
+  virtual void complete() = 0;
+};
+
+template <typename Handler>
+class CompletionOf final : public Completion {
+ public:
+  explicit CompletionOf(Handler handler) : handler_(std::move(handler)) {}
+  void complete() override {
+    Handler handler = std::move(handler_);
+    handler();
   }
-  std::vector<char> buffer(kBufferSize);
-  while (true) {
-    const auto [error, count] = co_await from.read_some(buffer.data(), buffer.size());
-    if (error == asio::error::eof) {
-      to.shutdown_send();
-      co_return;
-    }
-    if (error) break;
-    idle.extend(limit);
-    const std::string_view piece(buffer.data(), count);
-    if (co_await to.write(piece)) break;
-    idle.extend(limit);
-    moved += count;
+
+ private:
+  Handler handler_;
+};
+
+class Run final : public Quiet {
+ public:
+  Run(RelayPool& pool, Stream& downstream, Stream& upstream, milliseconds idle)
+      : pool_(pool), ways_{Way{downstream, upstream}, Way{upstream, downstream}} {
+    watch_ = pool_.watch(*this, idle);
   }
-  from.abort();
-  to.abort();
+  ~Run() override {
+    pool_.unwatch(watch_);
+    for (Way& way : ways_) {
+      pool_.give_back(std::move(way.buffer));
+      pool_.give_back(std::move(way.pipe));
+    }
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  void start(std::unique_ptr<Completion> completion);
+  void on_silence() override { fail(); }
+  Relayed relayed() const { return {ways_[0].moved, ways_[1].moved}; }
+
+ private:
+  struct Way {
+    Way(Stream& source, Stream& sink) : from(source), to(sink) {}
+    Stream& from;
+    Stream& to;
+    std::uint64_t moved = 0;
+    std::unique_ptr<RelayBuffer> buffer;   // held while the sink does not take it
+    std::unique_ptr<os::SplicePipe> pipe;  // the same, and between turns of a hot way
+    int full_reads = 0;
+    bool ended = false;
+  };
+  // What a step has come to.
+  enum class Step : std::uint8_t { kMore, kWaitToRead, kWaitToWrite, kEnded, kFailed };
+
+  void pump(Way& way);
+  Step flush(Way& way);
+  Step copy(Way& way);
+  Step splice(Way& way);
+  void wait(Way& way, bool to_write);
+  void end(Way& way);
+  void fail();
+  void settle();
+
+  RelayPool& pool_;
+  std::array<Way, 2> ways_;  // up, down
+  RelayPool::Watches::iterator watch_;
+  std::unique_ptr<Completion> completion_;
+  unsigned waiting_ = 0;
+  bool failed_ = false;
+};
+
+// Neither is in the middle of a step when this is called last: it may be destroyed inside.
+void Run::settle() {
+  const bool over = failed_ || (ways_[0].ended && ways_[1].ended);
+  if (!over || waiting_ > 0 || !completion_) return;
+  const std::unique_ptr<Completion> completion = std::move(completion_);
+  completion->complete();
+}
+
+void Run::start(std::unique_ptr<Completion> completion) {
+  for (Way& way : ways_) {
+    // splice(2) has no flag for it; a socket that nobody has read from yet may not be.
+    error_code ignored;
+    if (!way.from.socket().native_non_blocking()) {
+      way.from.socket().native_non_blocking(true, ignored);
+    }
+  }
+  pump(ways_[0]);
+  if (!failed_) pump(ways_[1]);
+  completion_ = std::move(completion);
+  // Never inside of who starts it.
+  if (waiting_ == 0) asio::post(ways_[0].from.socket().get_executor(), [this] { settle(); });
+}
+
+void Run::fail() {
+  failed_ = true;
+  for (Way& way : ways_) way.from.abort();
+}
+
+// The last end needs no word of its own: the connections are closed next.
+void Run::end(Way& way) {
+  way.ended = true;
+  pool_.give_back(std::move(way.buffer));
+  pool_.give_back(std::move(way.pipe));
+  if (!ways_[0].ended || !ways_[1].ended) way.to.shutdown_send();
+}
+
+void Run::wait(Way& way, bool to_write) {
+  ++waiting_;
+  if (!to_write) pool_.give_back(std::move(way.pipe));  // it is empty
+  tcp::socket& socket = to_write ? way.to.socket() : way.from.socket();
+  const auto kind = to_write ? tcp::socket::wait_write : tcp::socket::wait_read;
+  socket.async_wait(kind, [this, &way](const error_code& error) {
+    --waiting_;
+    if (!failed_ && error) fail();
+    if (!failed_) {
+      pool_.moved(watch_);
+      pump(way);
+    }
+    settle();
+  });
+}
+
+Run::Step Run::flush(Way& way) {
+  const int sink = way.to.socket().native_handle();
+  const auto step_of = [](const Moved& moved) {
+    return moved.state == Moving::kWouldBlock ? Step::kWaitToWrite : Step::kFailed;
+  };
+  while (!way.from.buffered().empty()) {
+    const Moved sent = os::send_now(sink, way.from.buffered());
+    if (sent.state != Moving::kMoved) return step_of(sent);
+    way.moved += sent.count;
+    way.from.consume(sent.count);
+  }
+  while (way.buffer && !way.buffer->rest().empty()) {
+    const Moved sent = os::send_now(sink, way.buffer->rest());
+    if (sent.state != Moving::kMoved) return step_of(sent);
+    way.moved += sent.count;
+    way.buffer->drop(sent.count);
+  }
+  pool_.give_back(std::move(way.buffer));
+  while (way.pipe && !way.pipe->empty()) {
+    const Moved sent = way.pipe->drain(sink);
+    if (sent.state != Moving::kMoved) return step_of(sent);
+    way.moved += sent.count;
+  }
+  return Step::kMore;
+}
+
+Run::Step Run::copy(Way& way) {
+  way.buffer = pool_.take_buffer();
+  const Moved read = os::receive_now(way.from.socket().native_handle(), way.buffer->space());
+  way.buffer->hold(read.count);
+  switch (read.state) {
+    case Moving::kWouldBlock:
+      pool_.give_back(std::move(way.buffer));
+      return Step::kWaitToRead;
+    case Moving::kEnd:
+      return Step::kEnded;
+    case Moving::kFailed:
+      return Step::kFailed;
+    case Moving::kMoved:
+      break;
+  }
+  const bool full = read.count == RelayBuffer::kSize;
+  way.full_reads = full ? way.full_reads + 1 : 0;
+  const Step written = flush(way);
+  if (written != Step::kMore) return written;
+  return full ? Step::kMore : Step::kWaitToRead;  // a short read has emptied the socket
+}
+
+Run::Step Run::splice(Way& way) {
+  if (!way.pipe) way.pipe = pool_.take_pipe();
+  if (!way.pipe) {
+    way.full_reads = 0;
+    return Step::kMore;
+  }
+  const Moved filled = way.pipe->fill(way.from.socket().native_handle(), kSpliceAtOnce);
+  switch (filled.state) {
+    case Moving::kMoved:
+      break;
+    case Moving::kWouldBlock:
+      pool_.give_back(std::move(way.pipe));
+      return Step::kWaitToRead;
+    case Moving::kEnd:
+      return Step::kEnded;
+    case Moving::kFailed:
+      return Step::kFailed;
+  }
+  if (filled.count < kColdTurn) way.full_reads = 0;
+  const Step written = flush(way);
+  return written;
+}
+
+void Run::pump(Way& way) {
+  Step step = flush(way);
+  for (int turn = 0; step == Step::kMore && turn < kTurns; ++turn) {
+    step = way.full_reads >= kHotReads ? splice(way) : copy(way);
+  }
+  switch (step) {
+    case Step::kMore:  // the others' turn; the wait ends at once
+    case Step::kWaitToRead:
+      wait(way, false);
+      return;
+    case Step::kWaitToWrite:
+      wait(way, true);
+      return;
+    case Step::kEnded:
+      end(way);
+      return;
+    case Step::kFailed:
+      fail();
+      return;
+  }
 }
 
 }  // namespace
 
 Async<Relayed> relay(Stream& downstream, Stream& upstream, milliseconds idle) {
-  Relayed relayed;
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  Deadline deadline(executor, idle, [&] {
-    downstream.abort();
-    upstream.abort();
-  });
-  co_await (copy(downstream, upstream, relayed.up, deadline, idle) &&
-            copy(upstream, downstream, relayed.down, deadline, idle));
-  co_return relayed;
+  auto& pool = asio::use_service<RelayPool>(
+      static_cast<asio::io_context&>(asio::query(executor, asio::execution::context)));
+  Run run(pool, downstream, upstream, idle);
+  const auto initiate = [&run](auto handler) {
+    run.start(std::make_unique<CompletionOf<decltype(handler)>>(std::move(handler)));
+  };
+  co_await asio::async_initiate<const asio::use_awaitable_t<>&, void()>(initiate,
+                                                                        asio::use_awaitable);
+  co_return run.relayed();
 }
 
 }  // namespace cofferdam::egressproxy

@@ -1,4 +1,9 @@
 // Relay: bytes between two connections, unchanged, both ways at once, each end half-closing alone.
+//
+// A tunnel that is idle holds no buffer: it waits until there is something to read, borrows a
+// buffer, reads, writes and gives it back; what the receiver does not take keeps the buffer, and
+// nothing more is read until it has gone (backpressure). A way that stays full goes over to
+// splice(2).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +17,9 @@ struct Relayed {
   std::uint64_t down = 0;  // and back
 };
 
-// Ends when both directions have ended, one fails (the other is then reset), or neither has moved
-// for `idle`. What the streams have buffered goes first.
+// Ends when both directions have ended, one fails (both are then reset), or neither has moved for
+// `idle`. What the streams have buffered goes first. Both must live until it ends; closing them
+// ends it.
 Async<Relayed> relay(Stream& downstream, Stream& upstream, milliseconds idle);
 
 }  // namespace cofferdam::egressproxy
