@@ -1,7 +1,9 @@
 #include "egressproxy/relay.h"
 
+#include <algorithm>
 #include <array>
 
+#include "egressproxy/connections.h"
 #include "egressproxy/relay_pool.h"
 
 namespace cofferdam::egressproxy {
@@ -70,14 +72,20 @@ class Run final : public Quiet {
     bool ended = false;
   };
   // What a step has come to.
-  enum class Step : std::uint8_t { kMore, kWaitToRead, kWaitToWrite, kEnded, kFailed };
+  enum class Step : std::uint8_t { kMore, kWaitToRead, kWaitToWrite, kEnded, kSpent, kFailed };
 
   void pump(Way& way);
   Step flush(Way& way);
   Step copy(Way& way);
   Step splice(Way& way);
+  // How much of `wanted` the budget lets through; 0 is followed by look_past_budget().
+  static std::size_t allowed(const Way& way, std::size_t wanted);
+  static void charge(Way& way, std::size_t count);
+  static Step look_past_budget(Way& way);
   void wait(Way& way, bool to_write);
   void end(Way& way);
+  void cut(Way& way);
+  Async<void> cut_after(Stream& sink);
   void fail();
   void settle();
 
@@ -125,6 +133,49 @@ void Run::end(Way& way) {
   if (!ways_[0].ended || !ways_[1].ended) way.to.shutdown_send();
 }
 
+std::size_t Run::allowed(const Way& way, std::size_t wanted) {
+  const std::uint64_t left = std::min(way.from.may_read(), way.to.may_write());
+  return static_cast<std::size_t>(std::min<std::uint64_t>(wanted, left));
+}
+
+// When it is read: others may use the same budget before it is written.
+void Run::charge(Way& way, std::size_t count) {
+  way.from.note_read(count);
+  way.to.note_written(count);
+}
+
+// With nothing left, an orderly end may still come.
+Run::Step Run::look_past_budget(Way& way) {
+  switch (os::peek_now(way.from.socket().native_handle()).state) {
+    case Moving::kMoved:
+      return Step::kSpent;
+    case Moving::kWouldBlock:
+      return Step::kWaitToRead;
+    case Moving::kEnd:
+      return Step::kEnded;
+    case Moving::kFailed:
+      break;
+  }
+  return Step::kFailed;
+}
+
+Async<void> Run::cut_after(Stream& sink) {
+  co_await sink.flush();
+  for (Way& way : ways_) {
+    if (Connection* connection = way.from.connection()) connection->end_spent();
+  }
+}
+
+// What was let through arrives before the reset that follows.
+void Run::cut(Way& way) {
+  ++waiting_;
+  asio::co_spawn(way.to.socket().get_executor(), cut_after(way.to), [this](std::exception_ptr) {
+    --waiting_;
+    if (!failed_) fail();
+    settle();
+  });
+}
+
 void Run::wait(Way& way, bool to_write) {
   ++waiting_;
   if (!to_write) pool_.give_back(std::move(way.pipe));  // it is empty
@@ -147,9 +198,14 @@ Run::Step Run::flush(Way& way) {
     return moved.state == Moving::kWouldBlock ? Step::kWaitToWrite : Step::kFailed;
   };
   while (!way.from.buffered().empty()) {
-    const Moved sent = os::send_now(sink, way.from.buffered());
+    // What was read is charged as read already.
+    const auto size = static_cast<std::size_t>(
+        std::min<std::uint64_t>(way.from.buffered().size(), way.to.may_write()));
+    if (size == 0) return Step::kSpent;
+    const Moved sent = os::send_now(sink, way.from.buffered().substr(0, size));
     if (sent.state != Moving::kMoved) return step_of(sent);
     way.moved += sent.count;
+    way.to.note_written(sent.count);
     way.from.consume(sent.count);
   }
   while (way.buffer && !way.buffer->rest().empty()) {
@@ -168,8 +224,11 @@ Run::Step Run::flush(Way& way) {
 }
 
 Run::Step Run::copy(Way& way) {
+  const std::size_t size = allowed(way, RelayBuffer::kSize);
+  if (size == 0) return look_past_budget(way);
   way.buffer = pool_.take_buffer();
-  const Moved read = os::receive_now(way.from.socket().native_handle(), way.buffer->space());
+  const Moved read =
+      os::receive_now(way.from.socket().native_handle(), way.buffer->space().first(size));
   way.buffer->hold(read.count);
   switch (read.state) {
     case Moving::kWouldBlock:
@@ -182,7 +241,8 @@ Run::Step Run::copy(Way& way) {
     case Moving::kMoved:
       break;
   }
-  const bool full = read.count == RelayBuffer::kSize;
+  charge(way, read.count);
+  const bool full = read.count == size;
   way.full_reads = full ? way.full_reads + 1 : 0;
   const Step written = flush(way);
   if (written != Step::kMore) return written;
@@ -190,12 +250,14 @@ Run::Step Run::copy(Way& way) {
 }
 
 Run::Step Run::splice(Way& way) {
+  const std::size_t size = allowed(way, kSpliceAtOnce);
+  if (size == 0) return look_past_budget(way);
   if (!way.pipe) way.pipe = pool_.take_pipe();
   if (!way.pipe) {
     way.full_reads = 0;
     return Step::kMore;
   }
-  const Moved filled = way.pipe->fill(way.from.socket().native_handle(), kSpliceAtOnce);
+  const Moved filled = way.pipe->fill(way.from.socket().native_handle(), size);
   switch (filled.state) {
     case Moving::kMoved:
       break;
@@ -207,6 +269,7 @@ Run::Step Run::splice(Way& way) {
     case Moving::kFailed:
       return Step::kFailed;
   }
+  charge(way, filled.count);
   if (filled.count < kColdTurn) way.full_reads = 0;
   const Step written = flush(way);
   return written;
@@ -227,6 +290,9 @@ void Run::pump(Way& way) {
       return;
     case Step::kEnded:
       end(way);
+      return;
+    case Step::kSpent:
+      cut(way);
       return;
     case Step::kFailed:
       fail();

@@ -125,6 +125,24 @@ Async<error_code> Stream::write(std::string_view bytes) {
   co_return error;
 }
 
+std::uint64_t Stream::may_read() const {
+  return connection_ ? connection_->meter().left(Direction::kDown) : Account::kUnlimited;
+}
+
+std::uint64_t Stream::may_write() const {
+  return connection_ ? connection_->meter().left(Direction::kUp) : Account::kUnlimited;
+}
+
+void Stream::note_read(std::size_t count) {
+  if (connection_) connection_->meter().charge(Direction::kDown, count);
+  bytes_read_ += count;
+}
+
+void Stream::note_written(std::size_t count) {
+  if (connection_) connection_->meter().charge(Direction::kUp, count);
+  bytes_written_ += count;
+}
+
 void Stream::consume(std::size_t count) {
   start_ += count;
   if (start_ < buffer_.size()) return;

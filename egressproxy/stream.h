@@ -38,6 +38,13 @@ class Stream final {
   // All of it, or an error.
   Async<error_code> write(std::string_view bytes);
 
+  // For who moves bytes past read_some and write (the relay): how many the budget still lets
+  // through, at least as much as anybody moves where there is none; and that they were moved.
+  std::uint64_t may_read() const;
+  std::uint64_t may_write() const;
+  void note_read(std::size_t count);
+  void note_written(std::size_t count);
+
   std::string_view buffered() const { return std::string_view(buffer_).substr(start_); }
   void consume(std::size_t count);
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "egressproxy/connections.h"
+
 namespace cofferdam::egressproxy {
 namespace {
 
@@ -42,14 +44,15 @@ class Relay : public ::testing::Test {
     upstream_->close();
   }
 
+  // What is cut on its way may fail.
   Async<void> send(Stream& to, std::string_view bytes, bool then_end) {
-    EXPECT_FALSE(co_await to.write(bytes));
+    const error_code error = co_await to.write(bytes);
+    EXPECT_TRUE(!error || !then_end);
     if (then_end) to.shutdown_send();
   }
 
-  Async<void> collect(Stream& from, std::string& into, milliseconds pause = milliseconds(0)) {
+  Async<void> collect(Stream& from, std::string& into) {
     while (true) {
-      if (pause.count() > 0) co_await sleep_for(pause);
       ended_ = co_await from.read_more();
       into += from.buffered();
       from.consume(from.buffered().size());
@@ -200,6 +203,82 @@ TEST_F(Relay, ClosingAStreamFromOutsideEndsIt) {
   asio::co_spawn(context_, close(), asio::detached);
   finish();
   EXPECT_TRUE(relayed_);
+}
+
+// A budget of so many bytes each way, for the connection to the server.
+class RelayWithBudget : public Relay {
+ protected:
+  static constexpr std::size_t kBudget = 300000;
+  void SetUp() override {
+    Relay::SetUp();
+    rule_.left = rule_.limit = {kBudget, kBudget};
+    const policy::IpAddress address = policy::IpAddress::from_v4({93, 184, 216, 34});
+    ConnectionInfo info{policy::Endpoint{policy::Host(address), 443}, std::nullopt, address,
+                        policy::Decision{policy::Verdict::kAllow, policy::Reason::kAllowed, "r"}};
+    auto connection = connections_.open(std::move(info), Slot(sandbox_, rule_));
+    connection->set_downstream(downstream_.get(), Connection::Bond::kTunnel);
+    upstream_ = std::make_unique<Stream>(std::move(upstream_->socket()), std::move(connection));
+  }
+  void TearDown() override { upstream_.reset(); }
+  policy::Reason reason() const {
+    const auto& ended = upstream_->connection()->ended();
+    return ended ? ended->reason : policy::Reason::kAllowed;
+  }
+
+  Account sandbox_;
+  Account rule_;
+  Connections connections_;
+};
+
+TEST_F(RelayWithBudget, ADownloadIsCutAtTheByteAndWithAReset) {
+  const std::string down = pattern(2 * kBudget, 4);
+  std::string at_client;
+  begin();
+  asio::co_spawn(context_, collect(*client_, at_client), asio::detached);
+  asio::co_spawn(context_, send(*server_, down, false), asio::detached);
+  finish();
+  EXPECT_TRUE(at_client == down.substr(0, kBudget)) << at_client.size();
+  EXPECT_EQ(ended_, asio::error::connection_reset);
+  EXPECT_EQ(reason(), policy::Reason::kQuotaExceeded);
+  EXPECT_EQ(relayed_->down, kBudget);
+}
+
+TEST_F(RelayWithBudget, AnUploadIsCutAtTheByteAndWithAReset) {
+  const std::string up = pattern(2 * kBudget, 5);
+  std::string at_server;
+  begin();
+  asio::co_spawn(context_, collect(*server_, at_server), asio::detached);
+  asio::co_spawn(context_, send(*client_, up, false), asio::detached);
+  finish();
+  EXPECT_TRUE(at_server == up.substr(0, kBudget)) << at_server.size();
+  EXPECT_EQ(ended_, asio::error::connection_reset);
+  EXPECT_EQ(reason(), policy::Reason::kQuotaExceeded);
+}
+
+TEST_F(RelayWithBudget, ExactlyTheBudgetEndsInOrder) {
+  const std::string down = pattern(kBudget, 6);
+  std::string at_client;
+  begin();
+  client_->shutdown_send();
+  asio::co_spawn(context_, collect(*client_, at_client), asio::detached);
+  asio::co_spawn(context_, send(*server_, down, true), asio::detached);
+  finish();
+  EXPECT_TRUE(at_client == down) << at_client.size();
+  EXPECT_EQ(ended_, asio::error::eof);
+  EXPECT_EQ(reason(), policy::Reason::kAllowed);
+}
+
+TEST_F(RelayWithBudget, ManyBuffersInARowAreCutAtTheByteToo) {
+  constexpr std::size_t kLarger = 20 * kBudget + 7;  // where splice(2) moves them
+  rule_.left[static_cast<std::size_t>(Direction::kDown)] = kLarger;
+  const std::string down = pattern(kLarger + kBudget, 7);
+  std::string at_client;
+  begin();
+  asio::co_spawn(context_, collect(*client_, at_client), asio::detached);
+  asio::co_spawn(context_, send(*server_, down, false), asio::detached);
+  finish();
+  EXPECT_TRUE(at_client == down.substr(0, kLarger)) << at_client.size();
+  EXPECT_EQ(reason(), policy::Reason::kQuotaExceeded);
 }
 
 TEST_F(Relay, StreamsThatHaveEndedAlreadyEndItAtOnce) {
