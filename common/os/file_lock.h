@@ -14,6 +14,8 @@ class FileLock final {
  public:
   // Nothing when another process holds it; errors are errors of open or flock.
   static Result<std::optional<FileLock>> try_acquire(const std::filesystem::path& path);
+  // The same on an open directory (not O_PATH); a description of its own is locked.
+  static Result<std::optional<FileLock>> try_acquire_directory(int directory);
   int fd() const { return fd_.get(); }
 
  private:

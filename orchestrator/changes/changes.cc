@@ -1,5 +1,7 @@
 #include "orchestrator/changes/changes.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -106,7 +108,9 @@ Result<Placement> ReviewSession::placement(const SandboxRecord& sandbox) {
 
 Result<ChangeSet> ReviewSession::collect(const SandboxRecord& sandbox) const {
   TRY_ASSIGN(Placement rules, placement(sandbox));
-  return Collector(view, std::move(rules), risks, settled).collect();
+  const mode_t mask = ::umask(022);
+  ::umask(mask);
+  return Collector(view, std::move(rules), risks, settled, mask).collect();
 }
 
 Result<ChangeSet> compute_changes(const SandboxRecord& sandbox) {

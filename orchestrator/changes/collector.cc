@@ -144,6 +144,18 @@ bool Collector::affords_holes(const UpperEntry& entry) {
   return true;
 }
 
+void Collector::restrict_mode(Change& change) const {
+  const bool same_kind = change.base.kind == change.theirs.kind;
+  // The bits of a file speak for its content, as the kernel sees it too: a write takes them away.
+  const bool vouched = same_kind && change.base.sha256 == change.theirs.sha256;
+  const std::uint32_t dropped =
+      change.theirs.mode & kSetIdBits & ~(vouched ? change.base.mode : 0U);
+  // Permissions that the user's own umask keeps from new files come from a sandbox neither.
+  const std::uint32_t masked = change.theirs.mode & umask_ & ~(same_kind ? change.base.mode : 0U);
+  change.theirs.mode &= ~(dropped | masked);
+  change.dropped_set_id = dropped != 0 && change.theirs.kind == layer::Kind::kFile;
+}
+
 Status Collector::judge(const std::string& path, const layer::BaseRecord* record,
                         const UpperEntry* entry) {
   Change change;
@@ -185,13 +197,7 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
     }
     change.theirs = std::move(made).value();
   }
-  // The bits of a file speak for its content, as the kernel sees it too: a write takes them away.
-  const bool vouched =
-      change.base.kind == change.theirs.kind && change.base.sha256 == change.theirs.sha256;
-  const std::uint32_t kept = vouched ? change.base.mode : 0;
-  const std::uint32_t dropped = change.theirs.mode & kSetIdBits & ~kept;
-  change.theirs.mode &= ~dropped;
-  change.dropped_set_id = dropped != 0 && change.theirs.kind == layer::Kind::kFile;
+  restrict_mode(change);
 
   if (change.base_known && change.theirs.same_as(change.base)) {
     if (before != settled_.paths.end()) ++set_.settled;

@@ -20,9 +20,14 @@ namespace cofferdam::orchestrator::changes {
 
 class Collector final {
  public:
+  // `umask`: bits that new objects of the user do not get either.
   Collector(const LayerView& view, Placement placement, const RiskTable& risks,
-            const Settled& settled)
-      : view_(view), placement_(std::move(placement)), risks_(risks), settled_(settled) {}
+            const Settled& settled, std::uint32_t umask)
+      : view_(view),
+        placement_(std::move(placement)),
+        risks_(risks),
+        settled_(settled),
+        umask_(umask) {}
 
   Result<ChangeSet> collect();
 
@@ -39,6 +44,7 @@ class Collector final {
   bool was_absent(std::string_view path) const;
   Status judge(const std::string& path, const layer::BaseRecord* record, const UpperEntry* entry);
   Result<ObjectState> theirs(const std::string& path, const UpperEntry& entry) const;
+  void restrict_mode(Change& change) const;
   bool affords_holes(const UpperEntry& entry);
   Status grow(std::size_t bytes);
   void report_tops();
@@ -47,6 +53,7 @@ class Collector final {
   Placement placement_;
   const RiskTable& risks_;
   const Settled& settled_;
+  std::uint32_t umask_;
   ChangeSet set_;
   std::unordered_map<std::string, UpperEntry> upper_;
   std::unordered_set<std::string> with_base_;        // upper paths that have a base record

@@ -16,8 +16,18 @@ std::string plural(std::uint64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+bool decided(Outcome outcome) {
+  return outcome == Outcome::kConflict || outcome == Outcome::kRefused;
+}
+
+std::string how(const MergeItem& item) {
+  if (!item.merged) return {};
+  return item.markers ? "with conflict markers: " : "merged by lines: ";
+}
+
 // "  M path  why", for each item with this outcome.
-void list(std::string& text, const MergeReport& report, Outcome outcome, const std::string& title) {
+void list(std::string& text, const MergeReport& report, Outcome outcome, const std::string& title,
+          bool all) {
   const std::size_t count = report.count(outcome);
   if (count == 0) return;
   text += title + "\n";
@@ -30,7 +40,7 @@ void list(std::string& text, const MergeReport& report, Outcome outcome, const s
     return a->change.risk.level > b->change.risk.level;
   });
   for (const MergeItem* item : items) {
-    if (++lines > kMaxLines && outcome != Outcome::kConflict && outcome != Outcome::kRefused) {
+    if (++lines > kMaxLines && !all && !decided(outcome)) {
       text += "  … and " + std::to_string(count - kMaxLines) + " more\n";
       return;
     }
@@ -38,8 +48,13 @@ void list(std::string& text, const MergeReport& report, Outcome outcome, const s
     text += status_letter(item->change.kind);
     text += " " + shown(item->change.path);
     if (!item->why.empty()) {
-      text += ": " + shown(item->why);
-    } else if (item->change.risk.level != RiskLevel::kNone) {
+      text += ": " + how(*item) + shown(item->why);
+    }
+    if (decided(outcome)) {
+      text += "\n";
+      continue;
+    }
+    if (item->change.risk.level != RiskLevel::kNone) {
       text += "  (look at it: " + shown(item->change.risk.reason) + ")";
     }
     text += "\n";
@@ -62,9 +77,12 @@ std::string verdict(const MergeReport& report, bool dry_run) {
   const std::size_t taken = report.count(Outcome::kTaken);
   if (!report.failure.empty()) {
     std::string text = "merge failed: " + shown(report.failure) + "\n";
-    if (report.undone) return text + "everything was undone; the workspace is as it was\n";
-    return text + "not all of it could be undone: what is missing lies in " +
-           shown(report.kept_aside) + " in the workspace\n";
+    if (report.stuck.empty()) return text + "everything was undone; the workspace is as it was\n";
+    for (const StuckStep& step : report.stuck) {
+      text += "  left as it is: " + shown(step.path) + ": " + shown(step.why) + "\n";
+    }
+    return text + "everything else was undone; what was there before lies in " +
+           shown(report.kept.string()) + "\n";
   }
   if (report.has_conflicts()) return "nothing was written\n";
   if (taken == 0) {
@@ -79,13 +97,14 @@ std::string verdict(const MergeReport& report, bool dry_run) {
 
 std::string describe(const MergeReport& report, bool dry_run) {
   std::string text;
-  list(text, report, Outcome::kConflict, "conflicts:");
-  list(text, report, Outcome::kRefused, "refused:");
+  list(text, report, Outcome::kConflict, "conflicts:", true);
+  list(text, report, Outcome::kRefused, "refused:", true);
   list(text, report, Outcome::kTaken,
        report.has_conflicts() ? "without conflict:"
        : dry_run              ? "to be taken:"
-                              : "changes:");
-  list(text, report, Outcome::kKeptOurs, "left as they are (--take ours):");
+                              : "changes:",
+       dry_run);
+  list(text, report, Outcome::kKeptOurs, "left as they are (--take ours):", dry_run);
   if (!report.stale_reads.empty()) {
     text += report.strict_reads ? "stale reads (conflicts, by --strict-reads):\n"
                                 : "stale reads (the sandbox saw an older version):\n";

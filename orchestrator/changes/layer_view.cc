@@ -117,8 +117,12 @@ Status LayerView::read_base(std::string_view path, const ObjectState& base,
   if (now->kind != base.kind || now->sha256 != base.sha256) {
     return Error::from_errno("base content", ENOENT);
   }
-  TRY_ASSIGN(const os::UniqueFd ours_parent, os::open_parent_in_tree(workspace_.get(), path));
-  return stream_object(ours_parent.get(), os::leaf_of(path), sink);
+  return read_ours(path, sink);
+}
+
+Status LayerView::read_ours(std::string_view path, const Sink& sink) const {
+  TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(workspace_.get(), path));
+  return stream_object(parent.get(), os::leaf_of(path), sink);
 }
 
 }  // namespace cofferdam::orchestrator::changes

@@ -31,6 +31,8 @@ class LayerView final {
   // is absent.
   Result<ObjectState> ours(std::string_view path) const;
 
+  // The workspace's file or link at `path`, streamed.
+  Status read_ours(std::string_view path, const Sink& sink) const;
   // Streams content, by what it is rather than where: the upper layer's file or link at `path` ...
   Status read_theirs(std::string_view path, const Sink& sink) const;
   // ... and a base content: from base/, else from the workspace at `path` when it still is that.

@@ -1,73 +1,140 @@
 #include "orchestrator/changes/merge.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
-#include <csignal>
 
-#include "orchestrator/changes/applier.h"
+#include "common/os/file_lock.h"
+#include "common/os/tree_paths.h"
 #include "orchestrator/changes/merge_plan.h"
+#include "orchestrator/changes/recovery.h"
 #include "orchestrator/changes/session.h"
 #include "orchestrator/changes/staging.h"
 #include "orchestrator/changes/stale_reads.h"
+#include "orchestrator/changes/three_way.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
 
-// Signals that would end the process between two acts wait until the workspace is whole.
-class SignalsHeld final {
- public:
-  SignalsHeld() {
-    sigset_t held;
-    sigemptyset(&held);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP}) sigaddset(&held, number);
-    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
-  }
-  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
+using layer::Kind;
 
- private:
-  sigset_t before_{};
+constexpr std::uint32_t kUnfilled = 0700;  // the mode of a directory until all is in it
+
+bool makes_object(const MergeItem& item) {
+  if (item.result.absent()) return false;
+  // A directory that stays one only changes its mode.
+  return !(item.result.kind == Kind::kDirectory && item.ours.kind == Kind::kDirectory);
+}
+
+// The steps of a merge, and of each the item that it is about.
+struct Steps {
+  TransactionPlan plan;
+  std::vector<const MergeItem*> items;
+
+  void add(Step::Act act, const MergeItem& item, ObjectState before, ObjectState after) {
+    plan.steps.push_back({act, item.change.path, std::move(before), std::move(after), 0});
+    items.push_back(&item);
+  }
 };
 
-Status write(const ReviewSession& session, const MergeOptions& options, MergeReport& report) {
-  std::vector<const MergeItem*> taken;
-  for (const MergeItem& item : report.items) {
-    if (item.outcome == Outcome::kTaken) taken.push_back(&item);
+Steps steps_of(const std::vector<const MergeItem*>& taken) {
+  Steps steps;
+  // Children go before their parents ...
+  for (auto item = taken.rbegin(); item != taken.rend(); ++item) {
+    if ((*item)->result.absent()) steps.add(Step::Act::kRemove, **item, (*item)->ours, {});
   }
-  if (taken.empty()) return {};
-  const SignalsHeld held;
-  TRY_ASSIGN(Staging staging, Staging::create(session.view.workspace()));
-  Applier applier(session.view, staging, options.before_act);
-  const Status applied = applier.apply(taken);
-  if (!applied.ok()) {
-    report.failure = applied.error().message();
-    report.undone = applier.undo();
-  } else {
-    report.written = true;
+  // ... and come after them.
+  for (const MergeItem* item : taken) {
+    if (!makes_object(*item)) continue;
+    ObjectState made = item->result;
+    if (made.kind == Kind::kDirectory) made.mode = kUnfilled;
+    const auto act = item->ours.absent() ? Step::Act::kCreate : Step::Act::kExchange;
+    steps.add(act, *item, item->ours, made);
   }
-  if (!report.undone) {
-    report.kept_aside = staging.name();
-    return {};
+  for (auto item = taken.rbegin(); item != taken.rend(); ++item) {
+    if ((*item)->result.kind != Kind::kDirectory) continue;
+    ObjectState before = (*item)->result;
+    before.mode = makes_object(**item) ? kUnfilled : (*item)->ours.mode;
+    if (before.same_as((*item)->result)) continue;
+    steps.add(Step::Act::kMode, **item, before, (*item)->result);
   }
-  if (const Status removed = staging.remove(session.view.workspace()); !removed.ok()) {
-    report.warning = removed.error().message() + ": it is not needed any more";
+  return steps;
+}
+
+Status stage(const ReviewSession& session, const Journal& journal, Steps& steps,
+             const BeforeAct& before_act) {
+  Staging staging(session.view, journal.objects());
+  for (std::size_t i = 0; i < steps.items.size(); ++i) {
+    Step& step = steps.plan.steps[i];
+    if (step.act != Step::Act::kCreate && step.act != Step::Act::kExchange) continue;
+    const MergeItem& item = *steps.items[i];
+    const auto content = [&](const Sink& sink) -> Status {
+      if (!item.merged) return session.view.read_theirs(item.change.path, sink);
+      TRY_ASSIGN(const TextMerge merged, merge_text(session.view, item.change, item.ours));
+      return sink(merged.bytes);
+    };
+    if (before_act) TRY(before_act("stage", step.path));
+    TRY(staging.make(item, content, std::to_string(i)).context(step.path));
+    TRY_ASSIGN(const struct stat st, os::stat_in(journal.objects(), std::to_string(i)));
+    step.staged_inode = st.st_ino;
   }
-  return {};
+  return os::sync_file_system(journal.objects());
 }
 
 // What is decided now needs no second decision.
-Status settle(const SandboxRecord& sandbox, Settled& settled, const MergeReport& report) {
-  bool changed = false;
+std::vector<Settlement> settlements(const MergeReport& report, const Settled& settled) {
+  std::vector<Settlement> result;
   for (const MergeItem& item : report.items) {
     if (item.outcome != Outcome::kTaken && item.outcome != Outcome::kSame &&
         item.outcome != Outcome::kKeptOurs) {
       continue;
     }
-    settled.paths[item.change.path] = item.change.theirs;
-    changed = true;
+    Settlement settlement{item.change.path, std::nullopt, item.change.theirs};
+    const auto known = settled.paths.find(item.change.path);
+    if (known != settled.paths.end()) settlement.before = known->second;
+    result.push_back(std::move(settlement));
   }
-  return changed ? settled.save(sandbox) : Status();
+  return result;
+}
+
+Status prepare(const ReviewSession& session, const MergeOptions& options, Journal& journal,
+               Steps& steps) {
+  TRY(stage(session, journal, steps, options.before_act));
+  TRY(journal.write_plan(steps.plan));
+  return journal.set_phase(Phase::kForward);
+}
+
+Status write(const SandboxRecord& sandbox, const ReviewSession& session,
+             const MergeOptions& options, MergeReport& report) {
+  std::vector<const MergeItem*> taken;
+  for (const MergeItem& item : report.items) {
+    if (item.outcome == Outcome::kTaken) taken.push_back(&item);
+  }
+  auto settled = settlements(report, session.settled);
+  if (taken.empty()) return settle(sandbox, settled, Position::kAfter);
+  Steps steps = steps_of(taken);
+  steps.plan.settled = std::move(settled);
+  const int workspace = session.view.workspace();
+  TRY_ASSIGN(Journal journal,
+             Journal::begin(sandbox, workspace, options.objects_in_workspace, options.before_act));
+  if (const Status prepared = prepare(session, options, journal, steps); !prepared.ok()) {
+    report.failure = prepared.error().message();
+    if (const Status gone = journal.discard(); !gone.ok()) {
+      report.warning = gone.error().message() + ": the next command tries again";
+    }
+    return {};
+  }
+  Ending ending =
+      bring_to_end(sandbox, journal, steps.plan, workspace, Position::kAfter, options.before_act);
+  report.written = ending.position == Position::kAfter;
+  report.failure = std::move(ending.failure);
+  report.stuck = std::move(ending.stuck);
+  report.kept = std::move(ending.kept);
+  if (!ending.unfinished.empty()) {
+    report.warning = ending.unfinished + ": the next command finishes the records";
+  }
+  return {};
 }
 
 }  // namespace
@@ -94,7 +161,13 @@ int MergeReport::exit_status() const {
 }
 
 Result<MergeReport> merge_sandbox(const SandboxRecord& sandbox, const MergeOptions& options) {
-  TRY_ASSIGN(ReviewSession session, ReviewSession::open(sandbox));
+  TRY_ASSIGN(
+      const Recovery recovered,
+      recover_merge(sandbox, options.before_act).context("an earlier merge that was cut short"));
+  (void)recovered;
+  TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
+  TRY_ASSIGN(const auto lock, os::FileLock::try_acquire_directory(session.view.workspace()));
+  if (!lock.has_value()) return Error("another merge into this workspace runs");
   TRY_ASSIGN(ChangeSet set, session.collect(sandbox));
   TRY_ASSIGN(Placement placement, ReviewSession::placement(sandbox));
 
@@ -106,12 +179,7 @@ Result<MergeReport> merge_sandbox(const SandboxRecord& sandbox, const MergeOptio
   report.omissions = std::move(set.omissions);
   report.ignored = std::move(set.ignored);
   if (report.has_conflicts() || options.dry_run) return report;
-
-  TRY(write(session, options, report));
-  if (!report.failure.empty()) return report;
-  if (const Status saved = settle(sandbox, session.settled, report); !saved.ok()) {
-    report.warning = "merged, but not recorded as merged: " + saved.error().message();
-  }
+  TRY(write(sandbox, session, options, report));
   return report;
 }
 

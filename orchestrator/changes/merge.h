@@ -1,21 +1,26 @@
 // Merge: takes a sandbox's changes home, all or nothing.
 //
 // DESIGN section 5: base, theirs and ours are compared per path; any conflict or refusal means that
-// nothing is written. Applying exchanges and verifies: what comes out of the workspace must be what
-// was judged, else everything done so far is undone in reverse.
+// nothing is written. What is taken goes through a transaction with a journal: after a kill the
+// workspace is brought to one of its ends, and undo takes it back.
 #pragma once
 
-#include <functional>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
 #include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/transaction.h"
 
 namespace cofferdam::orchestrator::changes {
 
-enum class Side : std::uint8_t { kOurs, kTheirs };
+enum class Side : std::uint8_t {
+  kOurs,
+  kTheirs,
+  kMarkers,  // text with both sides where they overlap
+};
 
 struct MergeOptions {
   bool dry_run = false;
@@ -23,9 +28,8 @@ struct MergeOptions {
   std::map<std::string, Side> take;      // path (or a directory above) -> whose version
   std::vector<std::string> allow_risky;  // paths or directories
   std::vector<std::string> paths;        // only these and what lies below; empty: everything
-  // Called before each act on the workspace's file system ("create", "exchange", "sync", …) with
-  // the path that it is about; an error makes that act fail. For tests.
-  std::function<Status(std::string_view act, std::string_view path)> before_act;
+  BeforeAct before_act;                  // for tests
+  bool objects_in_workspace = false;     // for tests
 };
 
 enum class Outcome : std::uint8_t {
@@ -42,7 +46,11 @@ struct MergeItem {
   Change change;
   ObjectState ours;
   Outcome outcome = Outcome::kTaken;
-  std::string why;  // of a conflict or refusal: what each side did, and the remedy
+  // What each side did; of a conflict or refusal the remedy too.
+  std::string why;
+  ObjectState result;    // what is written where it is taken
+  bool merged = false;   // result is the three-way merge of text, not theirs
+  bool markers = false;  // with markers in it
 };
 
 struct StaleRead {
@@ -58,11 +66,11 @@ struct MergeReport {
   std::uint64_t settled = 0;
   bool strict_reads = false;
   bool written = false;  // the workspace was changed, and holds what was to be taken
-  // Applying failed: what happened, and whether all of it was undone.
+  // Writing failed: why; everything was taken back but `stuck`.
   std::string failure;
-  bool undone = true;
-  std::string kept_aside;  // a directory in the workspace with what could not be put back
-  std::string warning;     // merged, but something of ours is left to clean up
+  std::vector<StuckStep> stuck;  // changed by somebody in that very moment: left as they are
+  std::filesystem::path kept;    // where what belongs there lies
+  std::string warning;
 
   std::size_t count(Outcome outcome) const;
   bool has_conflicts() const;
@@ -70,7 +78,7 @@ struct MergeReport {
   int exit_status() const;
 };
 
-// Errors are failures before anything was written.
+// Errors are failures before anything was written. The caller holds the sandbox's lock.
 Result<MergeReport> merge_sandbox(const SandboxRecord& sandbox, const MergeOptions& options);
 
 // The report for people; everything from the sandbox escaped.

@@ -9,6 +9,7 @@
 #include "orchestrator/changes/bare_repository.h"
 #include "orchestrator/changes/change_json.h"
 #include "orchestrator/changes/forbidden_names.h"
+#include "orchestrator/changes/three_way.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
@@ -30,7 +31,7 @@ class Decider final {
     items_.reserve(set.changes.size());
     for (const Change& change : set.changes) {
       by_path_.emplace(change.path, items_.size());
-      items_.push_back({change, {}, Outcome::kNotSelected, {}});
+      items_.push_back({change, {}, Outcome::kNotSelected, {}, change.theirs, false, false});
     }
   }
 
@@ -114,15 +115,43 @@ class Decider final {
       }
       return {};
     }
-    if (!change.base_known) {
+    if (!change.base_known && wanted != Side::kMarkers) {
       conflict(item,
                "it changed while the sandbox ran, and what the sandbox started from is not "
                "known");
       return {};
     }
-    conflict(item, "the sandbox " + side(change.base, change.theirs) + "; the workspace since " +
-                       side(change.base, item.ours));
+    item.why = "the sandbox " + side(change.base, change.theirs) + "; the workspace since " +
+               side(change.base, item.ours);
+    merge_both(item, wanted == Side::kMarkers);
     return {};
+  }
+
+  // Both sides changed it: by lines where all is text, else it is for the user to say.
+  static bool may_merge_lines(const MergeItem& item) {
+    return item.change.theirs.kind == layer::Kind::kFile && item.ours.kind == layer::Kind::kFile &&
+           item.ours.mode == item.change.theirs.mode;
+  }
+
+  void merge_both(MergeItem& item, bool markers) {
+    if (!may_merge_lines(item) || (!has_text_base(item.change) && !markers)) {
+      return conflict(item, item.why + (markers ? "; only text can carry markers" : ""));
+    }
+    auto merged = merge_text(view_, item.change, item.ours);
+    if (!merged.ok()) {
+      const bool told = markers || !item.change.base.sha256.has_value();
+      return conflict(item, item.why + (told ? "; " + merged.error().message() : ""));
+    }
+    if (!merged->clean && !markers) {
+      return conflict(item, item.why + ", in the same lines; --take markers writes both");
+    }
+    item.outcome = Outcome::kTaken;
+    item.merged = true;
+    item.markers = !merged->clean;
+    item.result = item.ours;
+    item.result.size = merged->bytes.size();
+    item.result.sha256 = sha256(merged->bytes);
+    if (item.result.same_as(item.ours)) item.outcome = Outcome::kSame;
   }
 
   static void conflict(MergeItem& item, std::string why) {

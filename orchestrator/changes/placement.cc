@@ -2,7 +2,7 @@
 
 #include "common/os/tree_paths.h"
 #include "orchestrator/changes/forbidden_names.h"
-#include "orchestrator/changes/staging.h"
+#include "orchestrator/changes/journal.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -12,7 +12,7 @@ Top* Placement::judge(const std::string& path, bool is_dir) {
   Top top;
   if (is_dot_git(os::leaf_of(path))) {
     top.place = Place::kGitDirectory;
-  } else if (path.starts_with(Staging::kPrefix)) {
+  } else if (path.starts_with(Journal::kPrefix)) {
     top.place = Place::kReserved;
   } else if (const policy::FsDecision decision = rules_.decide(path, is_dir); !decision.visible()) {
     top.place = Place::kHidden;

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "common/os/files.h"
+#include "common/os/object_copy.h"
 #include "orchestrator/changes/change_json.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -42,7 +43,23 @@ Status Settled::save(const SandboxRecord& sandbox) const {
     rows.push_back(std::move(row));
   }
   const Json json = {{"version", 1}, {"paths", std::move(rows)}};
-  return os::write_file_atomic(file_of(sandbox), canonical_json(json) + "\n");
+  TRY(os::write_file_atomic(file_of(sandbox), canonical_json(json) + "\n"));
+  return os::sync_directory(sandbox.directory);
+}
+
+Status settle(const SandboxRecord& sandbox, const std::vector<Settlement>& settled, Position at) {
+  if (settled.empty()) return {};
+  TRY_ASSIGN(Settled known, Settled::load(sandbox));
+  for (const Settlement& settlement : settled) {
+    if (at == Position::kAfter) {
+      known.paths[settlement.path] = settlement.after;
+    } else if (settlement.before.has_value()) {
+      known.paths[settlement.path] = *settlement.before;
+    } else {
+      known.paths.erase(settlement.path);
+    }
+  }
+  return known.save(sandbox);
 }
 
 }  // namespace cofferdam::orchestrator::changes

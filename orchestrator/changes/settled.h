@@ -10,6 +10,7 @@
 
 #include "common/base/result.h"
 #include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/transaction.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -20,5 +21,8 @@ struct Settled {
   static Result<Settled> load(const SandboxRecord& sandbox);
   Status save(const SandboxRecord& sandbox) const;
 };
+
+// Records what a transaction decided, durably; kBefore: takes that back. Repeatable.
+Status settle(const SandboxRecord& sandbox, const std::vector<Settlement>& settled, Position at);
 
 }  // namespace cofferdam::orchestrator::changes

@@ -1,140 +1,141 @@
 #include "orchestrator/changes/staging.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstdio>
-#include <vector>
 
 #include "common/os/files.h"
+#include "common/os/object_copy.h"
 #include "common/os/tree_paths.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
 
-Result<std::string> random_name() {
-  std::array<unsigned char, 8> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return Error::from_errno("getrandom");
-  }
-  std::string name(Staging::kPrefix);
-  for (const unsigned char byte : bytes) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", byte);
-    name += digits.data();
-  }
-  return name;
+using layer::Kind;
+
+bool is_missing(const Error& error) {
+  const int number = error.error_number();
+  return number == ENOENT || number == ENOTDIR || number == ELOOP;
 }
 
 // Only root may choose; a group that the caller is in may be given too, else it stays as it is.
-Status give(int fd, Owner owner) {
+Status give(int fd, uid_t uid, gid_t gid) {
   if (::geteuid() == 0) {
-    if (::fchown(fd, owner.uid, owner.gid) != 0) return Error::from_errno("chown");
+    if (::fchown(fd, uid, gid) != 0) return Error::from_errno("chown");
     return {};
   }
-  (void)!::fchown(fd, static_cast<uid_t>(-1), owner.gid);
+  (void)!::fchown(fd, static_cast<uid_t>(-1), gid);
   return {};
+}
+
+const Error& changed_while_read() {
+  static const Error kError("the sandbox's version changed while it was read");
+  return kError;
 }
 
 }  // namespace
 
-Result<Staging> Staging::create(int workspace) {
-  std::string leftover;
-  TRY(os::for_each_name(workspace, [&](std::string_view name) -> Status {
-    if (name.starts_with(kPrefix)) leftover = name;
-    return {};
-  }));
-  if (!leftover.empty()) {
-    return Error("another merge into this workspace runs, or was killed: if none runs, look into " +
-                 leftover + " for what it had moved aside, put back what you need, and remove it");
+Result<Staging::Origin> Staging::origin_of(const MergeItem& item) const {
+  Origin origin;
+  bool own = !item.ours.absent();
+  std::string path = own ? item.change.path : std::string(os::parent_of(item.change.path));
+  while (true) {
+    const auto parent = os::open_parent_in_tree(view_.workspace(), path);
+    if (!parent.ok() && !is_missing(parent.error())) return parent.error();
+    const auto st = !parent.ok()   ? Result<struct stat>(parent.error())
+                    : path.empty() ? os::stat_in(view_.workspace(), ".")
+                                   : os::stat_in(parent->get(), os::leaf_of(path));
+    if (st.ok()) {
+      origin.uid = st->st_uid;
+      origin.gid = st->st_gid;
+      if (own) return origin;
+      origin.set_group_id = (st->st_mode & S_ISGID) != 0;
+      if (::geteuid() != 0 && !origin.set_group_id) origin.gid = ::getegid();
+      auto directory = os::open_in_tree(view_.workspace(), path, O_RDONLY | O_DIRECTORY);
+      if (directory.ok()) origin.directory = std::move(directory).value();
+      return origin;
+    }
+    if (!is_missing(st.error())) return st.error();
+    if (path.empty()) return Error("the workspace is gone");
+    path = os::parent_of(path);
+    own = false;
   }
-  TRY_ASSIGN(const std::string name, random_name());
-  if (::mkdirat(workspace, name.c_str(), 0700) != 0) {
-    return Error::from_errno("create a directory in the workspace");
-  }
-  auto fd = os::open_in_tree(workspace, name, O_RDONLY | O_DIRECTORY);
-  if (!fd.ok()) {
-    ::unlinkat(workspace, name.c_str(), AT_REMOVEDIR);
-    return fd.error();
-  }
-  return Staging(std::move(fd).value(), name);
 }
 
-Status Staging::make_file(const LayerView& view, const std::string& name, const Change& change,
-                          Owner owner) {
-  const os::UniqueFd fd(::openat(fd_.get(), name.c_str(),
-                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+Status Staging::keep_attributes(const MergeItem& item, int fd) const {
+  TRY_ASSIGN(const os::UniqueFd before,
+             os::open_in_tree(view_.workspace(), item.change.path, O_RDONLY | O_NOCTTY));
+  struct stat st {};
+  if (::fstat(before.get(), &st) != 0) return Error::from_errno("stat");
+  if (!S_ISREG(st.st_mode)) return Error("it was changed while the merge ran");
+  return os::copy_attributes(before.get(), fd, item.ours.sha256 == item.result.sha256);
+}
+
+Status Staging::make_file(const MergeItem& item, const ContentSource& content,
+                          const std::string& name, const Origin& origin) const {
+  const os::UniqueFd fd(
+      ::openat(objects_, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd) return Error::from_errno("create");
   Sha256 hash;
-  TRY(view.read_theirs(change.path, [&](std::string_view bytes) -> Status {
+  TRY(content([&](std::string_view bytes) -> Status {
     hash.update(bytes);
     return os::write_all(fd.get(), bytes);
   }));
-  if (hash.finish() != change.theirs.sha256) {
-    return Error("the sandbox's version changed while it was read");
+  if (hash.finish() != item.result.sha256) return changed_while_read();
+  TRY(give(fd.get(), origin.uid, origin.gid));
+  if (item.ours.kind == Kind::kFile) {
+    TRY(keep_attributes(item, fd.get()));
+  } else if (origin.directory) {
+    TRY(os::inherit_access_list(origin.directory.get(), fd.get(), false));
   }
-  TRY(give(fd.get(), owner));
-  // After the owner: chown takes set-id bits away.
-  if (::fchmod(fd.get(), change.theirs.mode) != 0) return Error::from_errno("chmod");
-  // The whole file system is synced once, before the first act that anybody sees.
+  // After the owner, for chown takes set-id bits away; after the lists, whose mask it sets.
+  if (::fchmod(fd.get(), item.result.mode) != 0) return Error::from_errno("chmod");
   return {};
 }
 
-Status Staging::make(const LayerView& view, const std::string& name, const Change& change,
-                     Owner owner) {
-  switch (change.theirs.kind) {
-    case layer::Kind::kFile:
-      return make_file(view, name, change, owner);
-    case layer::Kind::kSymlink: {
-      std::string text;
-      TRY(view.read_theirs(change.path, [&](std::string_view bytes) -> Status {
-        text += bytes;
-        return {};
-      }));
-      if (sha256(text) != change.theirs.sha256) {
-        return Error("the sandbox's version changed while it was read");
-      }
-      if (::symlinkat(text.c_str(), fd_.get(), name.c_str()) != 0)
-        return Error::from_errno("symlink");
-      if (::geteuid() == 0 &&
-          ::fchownat(fd_.get(), name.c_str(), owner.uid, owner.gid, AT_SYMLINK_NOFOLLOW) != 0) {
-        return Error::from_errno("chown");
-      }
-      return {};
-    }
-    case layer::Kind::kDirectory: {
-      if (::mkdirat(fd_.get(), name.c_str(), 0700) != 0) return Error::from_errno("mkdir");
-      TRY_ASSIGN(const os::UniqueFd fd, os::open_in_tree(fd_.get(), name, O_RDONLY | O_DIRECTORY));
-      return give(fd.get(), owner);
-    }
-    case layer::Kind::kAbsent:
-    case layer::Kind::kOther:
+Status Staging::make_link(const MergeItem& item, const ContentSource& content,
+                          const std::string& name, const Origin& origin) const {
+  std::string text;
+  TRY(content([&](std::string_view bytes) -> Status {
+    text += bytes;
+    return {};
+  }));
+  if (sha256(text) != item.result.sha256) return changed_while_read();
+  if (::symlinkat(text.c_str(), objects_, name.c_str()) != 0) return Error::from_errno("symlink");
+  if (::geteuid() == 0 &&
+      ::fchownat(objects_, name.c_str(), origin.uid, origin.gid, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Error::from_errno("chown");
+  }
+  return {};
+}
+
+Status Staging::make_directory(const std::string& name, const Origin& origin) const {
+  if (::mkdirat(objects_, name.c_str(), 0700) != 0) return Error::from_errno("mkdir");
+  TRY_ASSIGN(const os::UniqueFd fd, os::open_in_tree(objects_, name, O_RDONLY | O_DIRECTORY));
+  TRY(give(fd.get(), origin.uid, origin.gid));
+  if (origin.directory) TRY(os::inherit_access_list(origin.directory.get(), fd.get(), true));
+  if (::fchmod(fd.get(), 0700U | (origin.set_group_id ? S_ISGID : 0U)) != 0) {
+    return Error::from_errno("chmod");
+  }
+  return {};
+}
+
+Status Staging::make(const MergeItem& item, const ContentSource& content, const std::string& name) {
+  TRY_ASSIGN(const Origin origin, origin_of(item));
+  switch (item.result.kind) {
+    case Kind::kFile:
+      return make_file(item, content, name, origin);
+    case Kind::kSymlink:
+      return make_link(item, content, name, origin);
+    case Kind::kDirectory:
+      return make_directory(name, origin);
+    case Kind::kAbsent:
+    case Kind::kOther:
       break;
   }
   return Error("nothing that can be made");
-}
-
-Status Staging::remove(int workspace) {
-  std::vector<std::string> names;
-  TRY(os::for_each_name(fd_.get(), [&](std::string_view name) -> Status {
-    names.emplace_back(name);
-    return {};
-  }));
-  for (const std::string& name : names) {
-    if (::unlinkat(fd_.get(), name.c_str(), 0) == 0) continue;
-    if (errno != EISDIR && errno != EPERM) return Error::from_errno("remove " + name_);
-    if (::unlinkat(fd_.get(), name.c_str(), AT_REMOVEDIR) != 0) {
-      return Error::from_errno("remove " + name_);
-    }
-  }
-  if (::unlinkat(workspace, name_.c_str(), AT_REMOVEDIR) != 0) {
-    return Error::from_errno("remove " + name_);
-  }
-  return {};
 }
 
 }  // namespace cofferdam::orchestrator::changes

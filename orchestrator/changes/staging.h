@@ -1,50 +1,49 @@
-// Staging: a private directory at the top of the workspace, in its file system, where new objects
-// are made before they are exchanged in, and where what they replace is kept until the merge is
-// whole. Removed with everything in it when the merge has ended either way.
+// Staging: new objects of a merge, made aside before they are moved into the workspace.
+//
+// Owners and permissions follow the repository: what replaces something gets its owner, attributes
+// and access lists; what is new gets what its directory hands down (set-group-id, default access
+// list). The umask has been applied to modes already (Collector).
 #pragma once
 
 #include <sys/types.h>
 
 #include <string>
-#include <string_view>
 
 #include "common/base/result.h"
 #include "common/os/unique_fd.h"
-#include "orchestrator/changes/changes.h"
 #include "orchestrator/changes/layer_view.h"
+#include "orchestrator/changes/merge.h"
 
 namespace cofferdam::orchestrator::changes {
 
-// Who is to own a new object; only root can give things away.
-struct Owner {
-  uid_t uid = 0;
-  gid_t gid = 0;
-};
-
 class Staging final {
  public:
-  static constexpr std::string_view kPrefix = ".cofferdam-merge-";
+  // `objects`: the private directory in which everything is made. Both outlive it.
+  Staging(const LayerView& view, int objects) : view_(view), objects_(objects) {}
 
-  // One that is there already belongs to a merge that runs or was killed: an error that names it.
-  static Result<Staging> create(int workspace);
-
-  int fd() const { return fd_.get(); }
-  const std::string& name() const { return name_; }
-
-  // Makes `name` with the content that `change.theirs` describes; what was written is hashed and
-  // must be just that. Directories are made open for their owner; set_mode gives them their own.
-  Status make(const LayerView& view, const std::string& name, const Change& change, Owner owner);
-
-  // Removes it with what lies in it (one level; directories must be empty).
-  Status remove(int workspace);
+  // Makes `name` as item.result says. Content comes from `content`; what was written is hashed and
+  // must be just that. Directories are made with mode 0700: they are filled first.
+  Status make(const MergeItem& item, const ContentSource& content, const std::string& name);
 
  private:
-  Staging(os::UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
-  Status make_file(const LayerView& view, const std::string& name, const Change& change,
-                   Owner owner);
+  // Where a new object's owner comes from: what it replaces, or its nearest directory that is
+  // there.
+  struct Origin {
+    uid_t uid = 0;
+    gid_t gid = 0;
+    bool set_group_id = false;
+    os::UniqueFd directory;  // open when the object is new
+  };
+  Result<Origin> origin_of(const MergeItem& item) const;
+  Status make_file(const MergeItem& item, const ContentSource& content, const std::string& name,
+                   const Origin& origin) const;
+  Status make_link(const MergeItem& item, const ContentSource& content, const std::string& name,
+                   const Origin& origin) const;
+  Status make_directory(const std::string& name, const Origin& origin) const;
+  Status keep_attributes(const MergeItem& item, int fd) const;
 
-  os::UniqueFd fd_;
-  std::string name_;
+  const LayerView& view_;
+  int objects_;
 };
 
 }  // namespace cofferdam::orchestrator::changes

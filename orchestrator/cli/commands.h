@@ -45,10 +45,15 @@ void add_version(CLI::App& app, Context& context);
 // Commands of later versions: listed in --help, refused with "not in this version".
 void add_later(CLI::App& app, Context& context);
 
-// orchestrator/cli/{diff,export,merge}.cc, over orchestrator/changes.
+// orchestrator/cli/{diff,export,merge,undo}.cc, over orchestrator/changes.
 void add_diff(CLI::App& app, Context& context);
 void add_export(CLI::App& app, Context& context);
 void add_merge(CLI::App& app, Context& context);
+void add_undo(CLI::App& app, Context& context);
+
+// Brings merges that were killed to one of their ends, and says so on stderr; before every command.
+// What cannot be recovered is named, and refuses a further merge.
+void recover_merges();
 
 // What `run --merge` does after the workload has ended: the exit status of `cofferdam merge S`
 // without further options (0 merged or nothing to do, 1 conflicts, 125 failed). Human text goes to

@@ -64,6 +64,17 @@ void warn_if_running(const SandboxRecord& sandbox) {
   if (!sandbox.ended_for_good()) note(sandbox.name + " has not ended: this is what it made so far");
 }
 
+Result<OwnedSandbox> own_ended(const SandboxRecord& sandbox, const std::string& why) {
+  TRY_ASSIGN(const SandboxStore store, SandboxStore::open());
+  TRY_ASSIGN(auto owned, store.try_own(sandbox));
+  if (!owned.has_value()) return Error(sandbox.name + " is running: " + why);
+  if (!owned->record.ended_for_good()) {
+    return Error(sandbox.name +
+                 " was cut short: cofferdam reap first, so that nothing of it still writes");
+  }
+  return std::move(*owned);
+}
+
 Status write_stdout(std::string_view bytes) {
   return os::write_all(STDOUT_FILENO, bytes);
 }

@@ -15,7 +15,6 @@ constexpr std::array kLater = {
     Later{"stop", "Stop sandboxes"},
     Later{"prune", "Remove old sandboxes"},
     Later{"top", "Watch sandboxes"},
-    Later{"undo", "Take a merge back"},
     Later{"checkpoint", "Keep the state of a sandbox"},
     Later{"rollback", "Go back to a checkpoint"},
     Later{"fork", "Make a second sandbox from one"},

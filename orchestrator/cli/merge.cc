@@ -33,11 +33,13 @@ Result<changes::MergeOptions> merge_options(const Context& context, const Sandbo
   result.dry_run = options.dry_run;
   result.strict_reads = options.strict_reads;
   for (const auto& [side, argument] : options.take) {
-    if (side != "ours" && side != "theirs") {
-      return Error("--take " + side + ": ours or theirs");
+    if (side != "ours" && side != "theirs" && side != "markers") {
+      return Error("--take " + side + ": ours, theirs or markers");
     }
     TRY_ASSIGN(const auto path, workspace_paths(context, sandbox, {argument}));
-    result.take[path.front()] = side == "ours" ? changes::Side::kOurs : changes::Side::kTheirs;
+    result.take[path.front()] = side == "ours"     ? changes::Side::kOurs
+                                : side == "theirs" ? changes::Side::kTheirs
+                                                   : changes::Side::kMarkers;
   }
   TRY_ASSIGN(result.allow_risky, workspace_paths(context, sandbox, options.allow_risky));
   TRY_ASSIGN(result.paths, workspace_paths(context, sandbox, options.paths));
@@ -47,26 +49,14 @@ Result<changes::MergeOptions> merge_options(const Context& context, const Sandbo
 int merge(const Context& context, const Options& options) {
   if (options.ignored) return fail("merge --ignored is not in this version");
   if (options.commits) return fail("merge --commits is not in this version");
-  for (const auto& [side, argument] : options.take) {
-    if (side == "markers") return fail("merge --take markers is not in this version");
-  }
   const auto found = find_sandbox(context, options.selector);
   if (!found.ok()) return fail(found.error());
   const auto asked = merge_options(context, *found, options);
   if (!asked.ok()) return misuse(asked.error().message());
 
-  const auto store = SandboxStore::open();
-  if (!store.ok()) return fail(store.error());
-  const auto owned = store->try_own(*found);
+  const auto owned = own_ended(*found, "what it writes can only be merged after it has ended");
   if (!owned.ok()) return fail(owned.error());
-  if (!owned->has_value()) {
-    return fail(found->name + " is running: what it writes can only be merged after it has ended");
-  }
-  const SandboxRecord& sandbox = (*owned)->record;
-  if (!sandbox.ended_for_good()) {
-    return fail(sandbox.name +
-                " was cut short: cofferdam reap first, so that nothing of it still writes");
-  }
+  const SandboxRecord& sandbox = owned->record;
   const auto report = changes::merge_sandbox(sandbox, *asked);
   if (!report.ok()) return fail(report.error());
   const std::string text = changes::describe(*report, options.dry_run);
@@ -90,7 +80,8 @@ void add_merge(CLI::App& app, Context& context) {
       "merge", "Take a sandbox's changes into the workspace: all of them, or nothing");
   command->add_option("S", options->selector, "Sandbox: id, name or last")->required();
   command->add_flag("--dry-run", options->dry_run, "Only say what would be done");
-  command->add_option("--take", options->take, "SIDE PATH: decide a path for ours or theirs")
+  command
+      ->add_option("--take", options->take, "SIDE PATH: decide a path for ours, theirs or markers")
       ->type_name("SIDE PATH")
       ->allow_extra_args(false);
   command->add_flag("--strict-reads", options->strict_reads,

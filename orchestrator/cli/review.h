@@ -18,6 +18,9 @@ Result<std::vector<std::string>> workspace_paths(const Context& context,
 // A line on stderr when the sandbox's workload may still be writing.
 void warn_if_running(const SandboxRecord& sandbox);
 
+// The sandbox, which must have ended, with its lock. `why` follows "NAME is running: ".
+Result<OwnedSandbox> own_ended(const SandboxRecord& sandbox, const std::string& why);
+
 // Bytes to stdout, all of them.
 Status write_stdout(std::string_view bytes);
 

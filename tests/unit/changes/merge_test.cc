@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include <array>
 
 #include "tests/unit/changes/workbench.h"
 
@@ -190,6 +193,102 @@ TEST(Merge, TheUserDecidesConflictsByPath) {
   EXPECT_EQ(*count_unmerged_changes(layer.record()), 0U);
 }
 
+TEST(Merge, LinesThatDoNotOverlapAreMerged) {
+  const Tree text = {{"t", file("1\n2\n3\n4\n5\n6\n")}, {"crlf", file("1\r\n2\r\n3\r\n4\r\n5")}};
+  const Workbench bench(text);
+  LayerBuilder layer(bench.workspace());
+  layer.put("t", file("1\n2\n3\n4\n5\nsix\n"));
+  layer.put("crlf", file("one\r\n2\r\n3\r\n4\r\n5"));
+  bench.edit("t", file("one\n2\n3\n4\n5\n6\n"));
+  bench.edit("crlf", file("1\r\n2\r\n3\r\n4\r\nfive\xff"));
+  const MergeReport report = merge_of(layer);
+  EXPECT_EQ(report.exit_status(), 0) << describe(report, false);
+  EXPECT_EQ(bench.ours().at("t").content, "one\n2\n3\n4\n5\nsix\n");
+  EXPECT_EQ(bench.ours().at("crlf").content, "one\r\n2\r\n3\r\n4\r\nfive\xff");
+  EXPECT_NE(describe(report, false).find("merged by lines"), std::string::npos);
+  EXPECT_EQ(*count_unmerged_changes(layer.record()), 0U);
+  EXPECT_FALSE(merge_of(layer).written);
+}
+
+TEST(Merge, LinesThatOverlapAreAConflictUntilMarkersAreAskedFor) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("theirs\n"));
+  layer.put("new", file("theirs\n"));
+  bench.edit("a.txt", file("ours\n"));
+  bench.edit("new", file("ours\n"));
+  MergeOptions options;
+  options.paths = {"a.txt"};
+  EXPECT_NE(describe(refused_merge(bench, layer, options), false).find("--take markers"),
+            std::string::npos);
+  options.paths = {};
+  options.take = {{"", Side::kMarkers}};
+  EXPECT_EQ(merge_of(layer, options).exit_status(), 0);
+  EXPECT_EQ(bench.ours().at("a.txt").content,
+            "<<<<<<< workspace\nours\n||||||| base\none\n=======\ntheirs\n>>>>>>> sandbox\n");
+  EXPECT_EQ(bench.ours().at("new").content,
+            "<<<<<<< workspace\nours\n=======\ntheirs\n>>>>>>> sandbox\n");
+}
+
+TEST(Merge, WhatIsNoTextIsNeverMergedByLinesNorGivenMarkers) {
+  const std::string zero(1, '\0');
+  const struct {
+    const char* name;
+    fakes::Node start, theirs, ours;
+  } cases[] = {
+      {"theirs is binary", file("1\n2\n3\n"), file("1\n2\n3" + zero), file("one\n2\n3\n")},
+      {"ours is binary", file("1\n2\n3\n"), file("1\n2\nthree\n"), file(zero + "\n2\n3\n")},
+      {"the base was binary", file("1" + zero + "\n2\n3\n"), file("1\n2\n4\n"), file("2\n")},
+      {"modes differ", file("1\n2\n3\n"), file("1\n2\nthree\n", 0755), file("one\n2\n3\n")},
+      {"a link", file("1\n2\n3\n"), file("1\n2\nthree\n"), link("1")},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Workbench bench({{"t", c.start}});
+    LayerBuilder layer(bench.workspace());
+    layer.put("t", c.theirs);
+    bench.edit("t", c.ours);
+    MergeOptions options;
+    refused_merge(bench, layer, options);
+    options.take = {{"t", Side::kMarkers}};
+    refused_merge(bench, layer, options);
+  }
+}
+
+TEST(Merge, APermissionThatTheUmaskWithholdsDoesNotComeHome) {
+  const Workbench bench({{"mine", file("m", 0664)}});
+  LayerBuilder layer(bench.workspace());
+  layer.put("open", file("o", 0666));
+  layer.put("wide", directory(0777));
+  layer.put("mine", file("changed", 0666));
+  const mode_t before = ::umask(027);
+  const auto report = merge_of(layer);
+  const bool again = merge_of(layer).written;
+  ::umask(before);
+  EXPECT_EQ(report.exit_status(), 0);
+  EXPECT_FALSE(again);
+  EXPECT_EQ(bench.ours().at("open").mode, 0640U);
+  EXPECT_EQ(bench.ours().at("wide").mode, 0750U);
+  // What the repository's own file had, it keeps.
+  EXPECT_EQ(bench.ours().at("mine").mode, 0664U);
+}
+
+TEST(Merge, WhatReplacesAFileKeepsItsAttributesAndANewOneGetsItsDirectorys) {
+  const Workbench bench(base());
+  const std::string a = (bench.workspace() / "a.txt").string();
+  if (::setxattr(a.c_str(), "user.note", "kept", 4, 0) != 0) GTEST_SKIP() << "no user.* here";
+  ASSERT_EQ(::chmod((bench.workspace() / "dir").c_str(), 02775), 0);
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("two\n"));
+  layer.put("dir/sub/n", directory());
+  layer.put("dir/n", directory());
+  ASSERT_EQ(merge_of(layer).exit_status(), 0);
+  std::array<char, 16> value{};
+  EXPECT_EQ(::getxattr(a.c_str(), "user.note", value.data(), value.size()), 4);
+  EXPECT_EQ(bench.ours().at("dir/n").mode, 02755U);
+  EXPECT_EQ(bench.ours().at("dir/sub/n").mode, 0755U);
+}
+
 TEST(Merge, PartsLeaveTheRestAndBringTheDirectoriesTheyNeed) {
   const Workbench bench(base());
   LayerBuilder layer(bench.workspace());
@@ -353,7 +452,7 @@ TEST(Merge, NothingIsWrittenThroughALinkThatAppearsAtTheLastMoment) {
   };
   const MergeReport report = merge_of(layer, options);
   EXPECT_EQ(report.exit_status(), 125);
-  EXPECT_TRUE(report.undone);
+  EXPECT_TRUE(report.stuck.empty());
   EXPECT_TRUE(std::filesystem::is_empty(bench.root() / "elsewhere"));
 }
 
@@ -376,7 +475,7 @@ TEST(Merge, AnEditBetweenDecisionAndExchangeIsNotLost) {
     };
     const MergeReport report = merge_of(layer, options);
     EXPECT_EQ(report.exit_status(), 125) << describe(report, false);
-    EXPECT_TRUE(report.undone);
+    EXPECT_TRUE(report.stuck.empty());
     Tree expected = base();
     expected[std::string(act) == "remove" ? "dir/x" : "a.txt"] = file("the user's, in time");
     EXPECT_EQ(bench.ours(), expected) << fakes::difference(bench.ours(), expected);
@@ -424,34 +523,40 @@ TEST(Merge, ADirectoryThatMovesAwayWhileItIsWrittenIntoIsNotFollowed) {
   };
   const MergeReport report = merge_of(layer, options);
   EXPECT_EQ(report.exit_status(), 125);
-  EXPECT_TRUE(report.undone);
+  EXPECT_TRUE(report.stuck.empty());
   EXPECT_FALSE(std::filesystem::exists(bench.root() / "moved/new"));
 }
 
 TEST(Merge, WhatCannotBeUndoneIsKeptAndNamed) {
-  const Workbench bench(base());
-  LayerBuilder layer(bench.workspace());
-  layer.put("a.txt", file("theirs"));
-  layer.put("z", file("z"));
-  MergeOptions options;
-  options.before_act = [&](std::string_view act, std::string_view) -> Status {
-    if (act != "create") return {};
-    bench.edit("a.txt", file("edited right after it was merged"));
-    return Error("injected");
-  };
-  const MergeReport report = merge_of(layer, options);
-  EXPECT_EQ(report.exit_status(), 125);
-  EXPECT_FALSE(report.undone);
-  ASSERT_FALSE(report.kept_aside.empty());
-  EXPECT_EQ(bench.ours().at("a.txt").content, "one\n");
-  EXPECT_NE(describe(report, false).find(report.kept_aside), std::string::npos);
-  bool kept = false;
-  for (const auto& [path, node] : fakes::subtree(bench.ours(), report.kept_aside)) {
-    kept = kept || node.content == "edited right after it was merged";
+  for (const bool outside : {false, true}) {
+    SCOPED_TRACE(outside);
+    const Workbench bench(base());
+    LayerBuilder layer(bench.workspace());
+    layer.put("a.txt", file("theirs"));
+    layer.put("z", file("z"));
+    layer.remove("b.sh");
+    MergeOptions options;
+    options.objects_in_workspace = outside;
+    options.before_act = [&](std::string_view act, std::string_view path) -> Status {
+      if (act != "read back" || path != "z") return {};
+      bench.edit("a.txt", file("edited right after it was merged"));
+      return Error("injected");
+    };
+    const MergeReport report = merge_of(layer, options);
+    EXPECT_EQ(report.exit_status(), 125);
+    ASSERT_EQ(report.stuck.size(), 1U) << describe(report, false);
+    EXPECT_EQ(report.stuck[0].path, "a.txt");
+    // The newest that the user made stays; what was there before is kept and named.
+    Tree expected = base();
+    expected["a.txt"] = file("edited right after it was merged");
+    EXPECT_EQ(bench.ours(), expected) << fakes::difference(bench.ours(), expected);
+    EXPECT_NE(describe(report, false).find(report.kept.string()), std::string::npos);
+    const Tree kept = fakes::read_tree(report.kept);
+    ASSERT_EQ(kept.size(), 1U);
+    EXPECT_EQ(kept.begin()->second, file("one\n"));
+    // Nothing is settled: what is not merged can still be.
+    EXPECT_EQ(*count_unmerged_changes(layer.record()), 3U);
   }
-  EXPECT_TRUE(kept);
-  // And the next merge says so instead of adding to it.
-  EXPECT_FALSE(merge_sandbox(layer.record(), {}).ok());
 }
 
 TEST(Merge, NewFilesBelongToWhoOwnsTheirDirectory) {

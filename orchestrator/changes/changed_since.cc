@@ -1,0 +1,113 @@
+// What somebody changed after a transaction, and what a tree looks like as a whole.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <set>
+
+#include "common/os/tree_paths.h"
+#include "orchestrator/changes/layer_view.h"
+#include "orchestrator/changes/transaction.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+using layer::Kind;
+
+std::string difference(const ObjectState& expected, const ObjectState& now) {
+  if (now.absent()) return "it is gone";
+  if (expected.absent()) return "there is something now";
+  if (expected.kind != now.kind) return "it is something else now";
+  if (expected.sha256 != now.sha256) return "its content changed";
+  return "its mode changed";
+}
+
+}  // namespace
+
+Result<std::vector<StuckStep>> Transaction::changed_since(Position at) const {
+  std::vector<StuckStep> changed;
+  const auto expected = plan_.states(at);
+  const auto then = plan_.states(other(at));
+  std::map<std::string, std::size_t> indices;
+  for (std::size_t i = 0; i < plan_.steps.size(); ++i) indices[plan_.steps[i].path] = i;
+
+  for (const auto& [path, state] : expected) {
+    const std::size_t index = indices.at(path);
+    const std::string name(os::leaf_of(path));
+    const auto parent = os::open_parent_in_tree(workspace_, path);
+    if (plan_.steps[index].act == Step::Act::kTree && !state.absent()) {
+      const auto found =
+          parent.ok() ? tree_fingerprint(parent->get(), name) : Result<Sha256Digest>(Error(""));
+      if (!found.ok() || *found != state.sha256) {
+        changed.push_back({index, path, "something below it changed"});
+      }
+      continue;
+    }
+    ObjectState now;
+    if (parent.ok()) {
+      auto object = object_in(parent->get(), name);
+      if (!object.ok()) return object.error().context(path);
+      now = std::move(object).value();
+    }
+    if (!now.same_as(state)) {
+      changed.push_back({index, path, difference(state, now)});
+      continue;
+    }
+    const ObjectState& becomes = then.at(path);
+    if (!becomes.absent() && !parent.ok()) {
+      const std::string above(os::parent_of(path));
+      const auto made = then.find(above);
+      if (made == then.end() || made->second.kind != Kind::kDirectory) {
+        changed.push_back({index, path, "its directory is gone"});
+      }
+    }
+    // A directory that goes must hold nothing but what goes with it.
+    if (state.kind != Kind::kDirectory || becomes.kind == Kind::kDirectory) continue;
+    const auto directory = os::open_in_tree(parent->get(), name, O_RDONLY | O_DIRECTORY);
+    if (!directory.ok()) return directory.error().context(path);
+    TRY(os::for_each_name(directory->get(), [&](std::string_view child) -> Status {
+      const std::string below = path + "/" + std::string(child);
+      const auto known = expected.find(below);
+      if (known == expected.end() || known->second.absent()) {
+        changed.push_back({index, below, "it was added since"});
+      }
+      return {};
+    }));
+  }
+  return changed;
+}
+
+Result<Sha256Digest> tree_fingerprint(int directory, std::string_view name) {
+  Sha256 hash;
+  // Paths below the top, depth first; names in byte order.
+  std::vector<std::string> stack = {std::string(name)};
+  while (!stack.empty()) {
+    const std::string path = std::move(stack.back());
+    stack.pop_back();
+    TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(directory, path));
+    TRY_ASSIGN(const struct stat st, os::stat_in(parent.get(), os::leaf_of(path)));
+    // Relative to the top, so that it may be moved.
+    std::string line = path.substr(name.size());
+    line += '\0';
+    line += std::to_string(st.st_mode) + " " + std::to_string(st.st_mtim.tv_sec) + "." +
+            std::to_string(st.st_mtim.tv_nsec);
+    if (S_ISREG(st.st_mode)) line += " " + std::to_string(st.st_size);
+    if (S_ISLNK(st.st_mode)) {
+      TRY_ASSIGN(const std::string text, os::read_link_in(parent.get(), os::leaf_of(path)));
+      line += " " + text;
+    }
+    line += '\0';
+    hash.update(line);
+    if (!S_ISDIR(st.st_mode)) continue;
+    std::set<std::string, std::greater<>> names;
+    TRY_ASSIGN(const os::UniqueFd fd,
+               os::open_in_tree(parent.get(), os::leaf_of(path), O_RDONLY | O_DIRECTORY));
+    TRY(os::for_each_name(fd.get(), [&](std::string_view child) -> Status {
+      names.emplace(child);
+      return {};
+    }));
+    for (const std::string& child : names) stack.push_back(path + "/" + child);
+  }
+  return hash.finish();
+}
+
+}  // namespace cofferdam::orchestrator::changes

@@ -1,0 +1,139 @@
+"""Merges that are killed, taken back, and merged by lines: real sandboxes, the real program."""
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+import time
+
+from sandbox_runs import descendants, process_table
+from test_merge import project, tree  # noqa: F401 (the fixture)
+
+MANY = "for d in $(seq 20); do mkdir -p many/$d; for f in $(seq 25); do echo $d.$f > many/$d/$f; done; done; "
+
+
+def state_of(project):
+    """The directories of this user's sandboxes, newest last."""
+    top = project.runner.home / ".local/state/cofferdam/sandboxes"
+    return sorted((path for path in top.iterdir() if not path.name.startswith(".")), key=lambda p: p.stat().st_mtime)
+
+
+def merge_and_kill(project, seconds):
+    """SIGKILL for the program itself, not for the wrapper that changes the user."""
+    runner = project.runner
+    words = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", f"HOME={runner.home}",
+             str(runner.programs / "cofferdam"), "merge", "last"]
+    words = ["runuser", "-u", runner.user, "--", *words] if runner.user else words
+    merging = subprocess.Popen(words, cwd=runner.workspace, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(seconds)
+    for pid in descendants(merging.pid) | {merging.pid}:
+        if "cofferdam merge last" in process_table().get(pid, (0, "", ""))[2] and pid != merging.pid or not runner.user:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    merging.wait(timeout=60)
+
+
+def test_a_merge_that_is_killed_is_entirely_before_or_entirely_after_at_the_next_command(project):
+    project.sandbox(MANY + "echo two >> a.txt; rm -r dir; chmod 755 config.txt; ln -s a.txt l; mkdir -m 750 empty")
+    before = tree(project.top)
+    started = time.monotonic()
+    project("merge", "last")
+    whole = time.monotonic() - started
+    after = tree(project.top)
+    project("undo", "last")
+    assert tree(project.top) == before
+    for part in range(1, 11):
+        merge_and_kill(project, whole * part / 10)
+        project("ps")
+        now = tree(project.top)
+        assert now in (before, after), sorted(set(now) ^ set(after))[:10]
+        if now == after:
+            project("undo", "last")
+        assert tree(project.top) == before
+    assert "merged" in project("merge", "last")
+    assert tree(project.top) == after
+    assert not (state_of(project)[-1] / "merges/active").exists()
+
+
+def test_undo_gives_the_tree_back_and_refuses_over_an_edit(project):
+    project.sandbox("echo two >> a.txt; rm -r dir; mkdir -p n/m; echo n > n/m/f; chmod 700 n; ln -sf a.txt config.txt")
+    before = tree(project.top)
+    assert "nothing to undo" in project("undo", "last", expect=1)
+    project("merge", "last")
+    after = tree(project.top)
+    project.write("n/m/mine", "mine\n")
+    project.write("a.txt", "one\ntwo\nthree\n")
+    edited = tree(project.top)
+    out = project("undo", "last", expect=1)
+    assert "a.txt: its content changed" in out and "n/m/mine" in out
+    assert tree(project.top) == edited
+    (project.top / "n/m/mine").unlink()
+    project.write("a.txt", "one\ntwo\n")
+    assert tree(project.top) == after
+    assert "undone" in project("undo", "last")
+    assert tree(project.top) == before
+    assert "nothing to undo" in project("undo", "last", expect=1)
+    project("merge", "last")
+    assert tree(project.top) == after
+
+
+def test_lines_that_do_not_overlap_are_merged_and_overlaps_get_markers_when_asked(project):
+    project.write("text", "".join(f"{n}\n" for n in range(20)))
+    project.sandbox("sed -i 's/^3$/three/' text; sed -i 's/^one/theirs/' a.txt")
+    project.write("text", (project.top / "text").read_text().replace("15\n", "fifteen\n"))
+    project.write("a.txt", "ours\n")
+    before = tree(project.top)
+    out = project("merge", "last", expect=1)
+    assert "same lines" in out and "merged by lines" in out
+    assert tree(project.top) == before
+    assert "text: merged by lines" in project("merge", "last", "--dry-run", "text")
+    project("merge", "last", "text")
+    text = (project.top / "text").read_text()
+    assert "three\n" in text and "fifteen\n" in text
+    project("merge", "last", "--take", "markers", "a.txt")
+    assert (project.top / "a.txt").read_text() == \
+        "<<<<<<< workspace\nours\n||||||| base\none\n=======\ntheirs\n>>>>>>> sandbox\n"
+    project("rm", "last")
+
+
+def test_a_writer_that_saves_in_a_loop_never_loses_its_newest_save(project):
+    project.sandbox(MANY + "echo theirs > config.txt")
+    stop = threading.Event()
+    saved = []
+
+    def save():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            text = f"save {number}\n"
+            (project.top / "config.txt.part").write_text(text)
+            os.rename(project.top / "config.txt.part", project.top / "config.txt")
+            saved.append(text)
+
+    writer = threading.Thread(target=save)
+    writer.start()
+    try:
+        for _ in range(5):
+            # The decision sees an edit, or the exchange brings one out: either way nothing is written.
+            done = project.runner.cofferdam("merge", "last", "--take", "theirs", "config.txt")
+            assert done.returncode in (0, 125), done.stderr
+            if done.returncode == 0:
+                break
+    finally:
+        stop.set()
+        writer.join()
+    assert (project.top / "config.txt").read_text() == saved[-1] or done.returncode == 0
+    assert not any(name.startswith(".cofferdam") for name in os.listdir(project.top))
+
+
+def test_another_merge_into_the_same_workspace_waits_its_turn(project):
+    project.sandbox("echo two >> a.txt")
+    descriptor = os.open(project.top, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        assert b"another merge" in project.runner.cofferdam("merge", "last").stderr
+        assert (project.top / "a.txt").read_text() == "one\n"
+    finally:
+        os.close(descriptor)
+    project("merge", "last")
