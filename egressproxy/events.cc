@@ -7,20 +7,13 @@
 namespace cofferdam::egressproxy {
 namespace {
 
-Json decision_fields(const policy::Decision& decision) {
-  return {{"verdict", policy::to_text(decision.verdict)},
-          {"reason", policy::to_text(decision.reason)},
-          {"rule", decision.rule},
-          {"retryable", policy::is_retryable(decision.reason)}};
-}
-
-Json dropped_list(const std::vector<policy::DroppedAddress>& dropped) {
-  Json list = Json::array();
-  for (const auto& one : dropped) {
-    list.push_back(
-        {{"address", one.address.to_text()}, {"reason", policy::to_text(one.decision.reason)}});
+std::string list_of(const std::vector<policy::IpAddress>& addresses) {
+  std::string list = "[";
+  for (const auto& address : addresses) {
+    if (list.size() > 1) list += ',';
+    log::append_json_string(list, address.to_text());
   }
-  return list;
+  return list + "]";
 }
 
 }  // namespace
@@ -44,54 +37,96 @@ void Recorder::count(policy::Verdict verdict) {
   if (verdict == policy::Verdict::kError) ++counters_.failed;
 }
 
-void Recorder::write(std::string_view event, Json fields) {
+void Recorder::write_per_turn(asio::io_context& context) {
   if (events_ == nullptr) return;
-  const Status status = events_->write(event, std::move(fields));
+  context_ = &context;
+  events_->set_batching(true);
+}
+
+void Recorder::complain(const Status& status) {
   if (status.ok() || complained_) return;
   complained_ = true;
   spdlog::error("{}; new connections are refused from now on", status.error().message());
+}
+
+void Recorder::write(std::string_view event) {
+  complain(events_->write_line(event, line_));
+  if (context_ == nullptr || flush_due_ || !events_->pending()) return;
+  flush_due_ = true;
+  asio::post(*context_, [this] {
+    flush_due_ = false;
+    complain(events_->flush());
+  });
+}
+
+void Recorder::add_decision(const policy::Decision& decision) {
+  line_.clear();
+  line_.add("verdict", policy::to_text(decision.verdict));
+  line_.add("reason", policy::to_text(decision.reason));
+  line_.add("rule", decision.rule);
+  line_.add_flag("retryable", policy::is_retryable(decision.reason));
+}
+
+void Recorder::add_dropped(const std::vector<policy::DroppedAddress>& dropped) {
+  if (dropped.empty()) return;
+  std::string list = "[";
+  for (const auto& one : dropped) {
+    log::EventLine entry;
+    entry.add("address", one.address.to_text());
+    entry.add("reason", policy::to_text(one.decision.reason));
+    list += list.size() > 1 ? ",{" : "{";
+    list += entry.stable();
+    list += '}';
+  }
+  line_.add_json("dropped", list + "]");
+}
+
+void Recorder::add_hint(const policy::Decision& decision, std::string_view host, std::uint16_t port,
+                        std::string_view protocol) {
+  const std::string hint = hint_for(decision, host, port, protocol);
+  if (!hint.empty()) line_.add("hint", hint);
 }
 
 void Recorder::record(const EgressRecord& record) {
   count(record.decision.verdict);
   counters_.bytes_up += record.bytes_up;
   counters_.bytes_down += record.bytes_down;
-  Json fields = decision_fields(record.decision);
-  fields["host"] = record.host;
-  fields["port"] = record.port;
-  fields["address"] = record.address ? Json(record.address->to_text()) : Json(nullptr);
-  fields["protocol"] = record.protocol;
-  fields["via"] = record.via;
-  fields["bytes_up"] = record.bytes_up;
-  fields["bytes_down"] = record.bytes_down;
-  fields["duration_ms"] =
-      std::chrono::duration_cast<milliseconds>(Clock::now() - record.since).count();
-  if (!record.method.empty()) {
-    fields["method"] = record.method;
-    fields["path"] = record.path;
+  if (events_ == nullptr) return;
+  add_decision(record.decision);
+  line_.add("host", record.host);
+  line_.add("port", std::uint64_t{record.port});
+  if (record.address) {
+    line_.add("address", record.address->to_text());
+  } else {
+    line_.add_json("address", "null");
   }
-  if (!record.dropped.empty()) fields["dropped"] = dropped_list(record.dropped);
-  const std::string hint = hint_for(record.decision, record.host, record.port, record.protocol);
-  if (!hint.empty()) fields["hint"] = hint;
-  write("egress", std::move(fields));
+  line_.add("protocol", record.protocol);
+  line_.add("via", record.via);
+  if (!record.method.empty()) {
+    line_.add("method", record.method);
+    line_.add("path", record.path);
+  }
+  add_dropped(record.dropped);
+  add_hint(record.decision, record.host, record.port, record.protocol);
+  line_.add_sum("bytes_up", record.bytes_up);
+  line_.add_sum("bytes_down", record.bytes_down);
+  const auto lasted = std::chrono::duration_cast<milliseconds>(Clock::now() - record.since);
+  line_.add_measure("duration_ms", static_cast<std::uint64_t>(lasted.count()));
+  write("egress");
 }
 
 void Recorder::record(const DnsRecord& record) {
   count(record.decision.verdict);
   ++counters_.dns_questions;
-  Json fields = decision_fields(record.decision);
-  fields["host"] = record.host;
-  fields["type"] = record.type;
-  fields["protocol"] = "dns";
-  if (record.decision.allowed()) {
-    Json addresses = Json::array();
-    for (const auto& address : record.addresses) addresses.push_back(address.to_text());
-    fields["addresses"] = std::move(addresses);
-  }
-  if (!record.dropped.empty()) fields["dropped"] = dropped_list(record.dropped);
-  const std::string hint = hint_for(record.decision, record.host, 0, "");
-  if (!hint.empty()) fields["hint"] = hint;
-  write("dns", std::move(fields));
+  if (events_ == nullptr) return;
+  add_decision(record.decision);
+  line_.add("host", record.host);
+  line_.add("type", record.type);
+  line_.add("protocol", "dns");
+  if (record.decision.allowed()) line_.add_json("addresses", list_of(record.addresses));
+  add_dropped(record.dropped);
+  add_hint(record.decision, record.host, 0, "");
+  write("dns");
 }
 
 }  // namespace cofferdam::egressproxy

@@ -57,6 +57,9 @@ class Recorder final {
   // No log (null): counters only, for a service without a sandbox.
   explicit Recorder(log::EventLog* events) : events_(events) {}
 
+  // From now on what is recorded in one turn of the loop is written at the turn's end, in one call.
+  void write_per_turn(asio::io_context& context);
+
   void record(const EgressRecord& record);
   void record(const DnsRecord& record);
   // False once an event could not be written: nothing new is allowed from then on.
@@ -65,8 +68,17 @@ class Recorder final {
 
  private:
   void count(policy::Verdict verdict);
-  void write(std::string_view event, Json fields);
+  void add_decision(const policy::Decision& decision);
+  void add_dropped(const std::vector<policy::DroppedAddress>& dropped);
+  void add_hint(const policy::Decision& decision, std::string_view host, std::uint16_t port,
+                std::string_view protocol);
+  void write(std::string_view event);
+  void complain(const Status& status);
+
   log::EventLog* events_;
+  log::EventLine line_;
+  asio::io_context* context_ = nullptr;
+  bool flush_due_ = false;
   Counters counters_;
   bool complained_ = false;
 };

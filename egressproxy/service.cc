@@ -129,6 +129,7 @@ Status serve(const Options& options, os::UniqueFd& ready) {
 
   Resolver resolver(context, resolving);
   Recorder recorder(events.get());
+  recorder.write_per_turn(context);
   pipeline.emplace(policy, resolver, *own, recorder);
   Server server(context, *pipeline, std::move(gate));
   Ending ending(context, server, control.get());

@@ -1,19 +1,23 @@
 // EventLog: appends audit facts to a sandbox's events.jsonl, one JSON object a line.
 //
 // Field names and the rows of each event are in docs/events.md. The file is opened O_APPEND by the
-// supervisor and inherited by each service; a line is one write(2), so that lines of several
-// processes never mix. Thread safe. No payload, header values or query strings ever go in here.
+// supervisor and inherited by each service; what is written is always whole lines in one write(2),
+// so that lines of several processes never mix. Thread safe. No payload, header values or query
+// strings ever go in here.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
-#include <map>
+#include <list>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "common/base/json_text.h"
 #include "common/base/result.h"
+#include "common/log/event_line.h"
 #include "common/os/unique_fd.h"
 
 namespace cofferdam::log {
@@ -40,27 +44,54 @@ class EventLog final {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  // Writes {"time","sandbox","operation","manifest","service","event", …fields}. Strings are made
-  // valid UTF-8. A failure is returned and also remembered in healthy().
-  Status write(std::string_view event, Json fields);
+  // Writes {"event", …fields, "time", "sandbox", "operation", "manifest", "service"}. Strings are
+  // made valid UTF-8. A failure is returned and also remembered in healthy().
+  Status write(std::string_view event, const Json& fields);
+  Status write_line(std::string_view event, const EventLine& line);
+
+  // Lines wait in memory, in order, until flush(), the destructor, or kBatch of them: for a service
+  // with an event loop, which flushes once a turn. A failure is then told by flush() and healthy().
+  void set_batching(bool on);
+  // Whether anything waits.
+  bool pending() const;
+  Status flush();
 
   bool healthy() const { return healthy_; }
   int fd() const { return fd_.get(); }
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
+  using Sums = std::array<EventLine::Sum, EventLine::kMaxSums>;
+  // One kind of event within its window.
   struct Repeat {
-    std::chrono::steady_clock::time_point since;
+    std::string event;
+    std::string key;  // the event, '{', and the fields in which equal events are equal
+    Time since;
     int count = 0;
     int suppressed = 0;
+    Sums sums{};  // of the suppressed ones
   };
-  Status append(std::string_view event, Json fields);
-  bool suppress(std::string_view event, const Json& fields);
-  void flush_suppressed(std::chrono::steady_clock::time_point now, bool all);
+  using Repeats = std::list<Repeat>;  // oldest window first
+
+  bool suppress(std::string_view event, std::string_view fields, const Sums& sums);
+  void end_windows(Time now, bool all);
+  void end_first_window();
+  Status put(std::string_view event, std::string_view fields, std::string_view more);
+  Status flush_lines();
+  // Others write to the file too.
+  Status check_room() const;
+  void append_time();
 
   os::UniqueFd fd_;
-  EventContext context_;
-  std::mutex mutex_;
-  std::map<std::string, Repeat> repeats_;
+  std::string context_;  // of every line, as JSON text
+  mutable std::mutex mutex_;
+  Repeats repeats_;
+  std::unordered_map<std::string_view, Repeats::iterator> by_key_;  // views of Repeat::key
+  std::string key_;                                                 // scratch
+  std::string lines_;                                               // not yet written
+  bool batching_ = false;
+  std::int64_t second_ = -1;
+  std::string second_text_;  // "2026-01-02T03:04:05"
   bool healthy_ = true;
 };
 

@@ -52,6 +52,73 @@ TEST_F(EventLogTest, AFloodOfEqualEventsIsFolded) {
   EXPECT_EQ(lines.back()["count"], 900);
 }
 
+TEST_F(EventLogTest, LinesSayWhatTreesOfValuesSay) {
+  {
+    EventLog log(open(), {"sb", "op", "d", "egressproxy"});
+    EventLine line;
+    line.add("host", "a\xff\"\n");
+    line.add("port", std::uint64_t{443});
+    line.add_flag("retryable", false);
+    line.add_json("address", "null");
+    line.add_sum("bytes_up", 7);
+    line.add_measure("duration_ms", 12);
+    ASSERT_TRUE(log.write_line("egress", line).ok());
+    ASSERT_TRUE(log.write("egress", {{"host", "a\xff\"\n"},
+                                     {"port", 443},
+                                     {"retryable", false},
+                                     {"address", nullptr},
+                                     {"bytes_up", 7},
+                                     {"duration_ms", 12}})
+                    .ok());
+  }
+  auto lines = lines_of(file_);
+  ASSERT_EQ(lines.size(), 2U);
+  for (Json& line : lines) line.erase("time");
+  EXPECT_EQ(lines[0], lines[1]);
+}
+
+TEST_F(EventLogTest, WhatIsFoldedKeepsItsSums) {
+  {
+    EventLog log(open(), {"sb", "op", "d", "egressproxy"});
+    for (std::uint64_t i = 0; i < 150; ++i) {
+      EventLine line;
+      line.add("host", "x");
+      line.add_sum("bytes_up", 3);
+      line.add_measure("duration_ms", i);
+      ASSERT_TRUE(log.write_line("egress", line).ok());
+    }
+  }
+  const auto lines = lines_of(file_);
+  ASSERT_EQ(lines.size(), 101U);
+  EXPECT_EQ(lines.back()["of"], "egress");
+  EXPECT_EQ(lines.back()["count"], 50);
+  EXPECT_EQ(*parse_json(lines.back()["fields"].get<std::string>()),
+            Json({{"host", "x"}, {"bytes_up", 150}}));
+}
+
+TEST_F(EventLogTest, ABatchIsWrittenWholeAndInOrder) {
+  EventLog log(open(), {"sb", "op", "d", "egressproxy"});
+  log.set_batching(true);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(log.write("file", {{"number", i}}).ok());
+  EXPECT_TRUE(lines_of(file_).empty());
+  EXPECT_TRUE(log.pending());
+  ASSERT_TRUE(log.flush().ok());
+  const auto lines = lines_of(file_);
+  ASSERT_EQ(lines.size(), 10U);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(lines[i]["number"], i);
+}
+
+TEST_F(EventLogTest, ManyDifferentEventsForgetTheOldestAlone) {
+  {
+    EventLog log(open(), {"sb", "op", "d", "egressproxy"});
+    log.set_batching(true);
+    for (int i = 0; i < 101; ++i) ASSERT_TRUE(log.write("file", {{"path", "often"}}).ok());
+    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(log.write("file", {{"path", i}}).ok());
+  }
+  const auto lines = lines_of(file_);
+  EXPECT_EQ(lines.size(), 100U + 5000U + 1U);
+}
+
 TEST_F(EventLogTest, TheSizeIsBoundedAndTold) {
   EventLog log(open(), {"sb", "op", "d", "fsproxy"});
   std::filesystem::resize_file(file_, EventLog::kMaxBytes - 10);
