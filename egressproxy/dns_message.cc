@@ -17,6 +17,7 @@ constexpr std::uint16_t kFlagRecursionAvailable = 0x0080;
 constexpr std::uint16_t kOptionExtendedError = 15;
 constexpr std::uint16_t kPayload = 1232;
 constexpr std::uint32_t kNegativeTtl = 5;  // seconds
+constexpr std::uint32_t kMaxTtl = 0x7fffffff;  // RFC 2181 section 8: past it, zero is meant
 constexpr std::size_t kTypicalReply = 256;
 
 struct Header {
@@ -55,6 +56,7 @@ RawRecord read_record(WireReader& reader) {
   record.type = reader.u16();
   record.rclass = reader.u16();
   record.ttl = reader.u32();
+  if (record.ttl > kMaxTtl) record.ttl = 0;
   const std::uint16_t length = reader.u16();
   record.data_at = reader.position();
   record.data = reader.bytes(length);

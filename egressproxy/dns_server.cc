@@ -23,6 +23,7 @@ constexpr std::uint16_t kEdeNetworkError = 23;
 constexpr std::uint32_t kPtrTtl = 60;        // seconds
 constexpr std::size_t kMaxUdpAtOnce = 512;   // questions that wait for a server
 constexpr std::size_t kMaxUdpPacket = 4096;  // a question past it is malformed
+constexpr int kReceiveBuffer = 1 << 20;      // bytes
 constexpr int kUdpBatch = 64;                // packets between two turns of the event loop
 constexpr std::size_t kMaxTcpAnswer = 65535;
 
@@ -181,6 +182,8 @@ Async<void> serve_dns_udp(Pipeline& pipeline, udp::socket& socket) {
   std::array<char, kMaxUdpPacket> buffer{};
   error_code error;
   socket.non_blocking(true, error);
+  // As much as the machine lets everybody have (net.core.rmem_max): questions come in bursts.
+  socket.set_option(udp::socket::receive_buffer_size(kReceiveBuffer), error);
   while (socket.is_open()) {
     const auto [failed] = co_await socket.async_wait(udp::socket::wait_read, kNoThrow);
     if (failed == asio::error::operation_aborted || failed == asio::error::bad_descriptor) {

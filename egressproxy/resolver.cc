@@ -21,8 +21,18 @@ seconds time_to_keep(const Lookup& lookup) {
   return std::clamp(seconds(lookup.ttl), seconds(1), Resolver::kMaxTtl);
 }
 
-void append_addresses(const std::optional<Lookup>& lookup, std::vector<policy::IpAddress>& to) {
-  if (lookup) to.insert(to.end(), lookup->addresses.begin(), lookup->addresses.end());
+// One of each family in turn, so that where only some are kept both are there.
+std::vector<policy::IpAddress> in_turn(const std::optional<Lookup>& first,
+                                       const std::optional<Lookup>& second) {
+  const std::vector<policy::IpAddress> none;
+  const auto& a = first ? first->addresses : none;
+  const auto& b = second ? second->addresses : none;
+  std::vector<policy::IpAddress> all;
+  for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    if (i < a.size()) all.push_back(a[i]);
+    if (i < b.size()) all.push_back(b[i]);
+  }
+  return all;
 }
 
 // Why two families together have no address.
@@ -145,8 +155,7 @@ Async<Resolution> Resolver::resolve(policy::HostName name, bool complete) {
   Resolution resolution;
   resolution.partial = !second->lookup;
   resolution.no_name = first->lookup->rcode == dns::Rcode::kNxDomain;
-  append_addresses(six->lookup, resolution.addresses);
-  append_addresses(four->lookup, resolution.addresses);
+  resolution.addresses = in_turn(six->lookup, four->lookup);
   resolution.reason =
       resolution.addresses.empty() ? why_nothing(six->lookup, four->lookup) : Reason::kAllowed;
   // A strict policy judges whole answers: half of one is none.

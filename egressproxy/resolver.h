@@ -35,7 +35,7 @@ struct Lookup {
 // kNoAddress.
 struct Resolution {
   policy::Reason reason = policy::Reason::kResolveFailed;
-  std::vector<policy::IpAddress> addresses;  // AAAA first
+  std::vector<policy::IpAddress> addresses;  // AAAA and A in turn
   bool partial = false;                      // one family has not answered yet
   // A server said something about the name, be it that it does not exist.
   bool answered() const {
