@@ -430,7 +430,7 @@ def test_59_five_hundred_at_once_are_one_question_and_a_record_each(world):
     def slow(packet, send, _):
         _, _, name, kind = question_of(packet)
         threading.Timer(2.5, send, [reply(packet, [(name, kind, 60, address(V4))])]).start()
-    with OddServer(world, ODD, udp=slow) as server, gate_on(world, ODD) as fresh:
+    with OddServer(world, ODD, udp=slow) as server, gate_on(world, ODD, timeout_ms=30000) as fresh:
         with in_namespace(fresh.namespace):
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with sock:
