@@ -351,7 +351,7 @@ def test_a_run_goes_through_the_proxy_and_the_password_stays_outside(world, tmp_
     plan = cofferdam(world, tmp_path, "run", "--dry-run", "--json", "--manifest", file, "--workspace", project, "--", "true")
     assert plan.returncode == 0, plan.stderr
     assert f"http://{PROXY}:3128" in plan.stdout
-    script = f"curl -sS -m 20 http://{OTHER}/run; cat /proc/*/cmdline /proc/*/environ 2>/dev/null | tr '\\0' ' '; grep -r {PASSWORD} /etc /run /tmp . 2>/dev/null"
+    script = f"curl -sS -m 20 http://{OTHER}/run; cat /proc/*/cmdline /proc/*/environ 2>/dev/null | tr '\\0' ' '; grep -r 'gr[3]en-c0fferdam' /etc /run /tmp . 2>/dev/null"
     result = cofferdam(world, tmp_path, "run", "--manifest", file, "--workspace", project, "--", "sh", "-c", script)
     assert f'"server": "{OTHER4}"' in result.stdout, result.stderr
     assert world.proxy.targets() == [f"{OTHER4}:80"] and BASIC in world.proxy.heads[0]
