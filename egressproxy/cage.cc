@@ -103,6 +103,14 @@ Status seccomp_error(const char* what, int code) {
   return Error::from_errno(std::string("seccomp: ") + what, -code);
 }
 
+// libseccomp's macros for these are C: compound literals that C++ does not have.
+scmp_arg_cmp equal(unsigned argument, scmp_datum_t value) {
+  return {.arg = argument, .op = SCMP_CMP_EQ, .datum_a = value, .datum_b = 0};
+}
+scmp_arg_cmp masked(unsigned argument, scmp_datum_t mask, scmp_datum_t value) {
+  return {.arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
+}
+
 // Calls that are allowed for some values of one argument.
 Status add_conditional_rules(scmp_filter_ctx filter) {
   struct Rule {
@@ -112,19 +120,17 @@ Status add_conditional_rules(scmp_filter_ctx filter) {
   };
   std::vector<Rule> rules;
   for (const int family : {AF_INET, AF_INET6, AF_NETLINK}) {
-    rules.push_back(
-        {"socket", SCMP_SYS(socket), SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family))});
+    rules.push_back({"socket", SCMP_SYS(socket), equal(0, static_cast<scmp_datum_t>(family))});
   }
-  for (const unsigned long request : {FIONBIO, FIONREAD}) {
-    rules.push_back({"ioctl", SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, request)});
+  for (const scmp_datum_t request : {scmp_datum_t{FIONBIO}, scmp_datum_t{FIONREAD}}) {
+    rules.push_back({"ioctl", SCMP_SYS(ioctl), equal(1, request)});
   }
   // No memory becomes code.
   for (const int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)}) {
-    rules.push_back({"memory", call, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
+    rules.push_back({"memory", call, masked(2, PROT_EXEC, 0)});
   }
   // Files only for reading; Landlock says which. c-ares seeds itself from /dev/urandom.
-  rules.push_back({"openat", SCMP_SYS(openat),
-                   SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY)});
+  rules.push_back({"openat", SCMP_SYS(openat), masked(2, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY)});
   for (const Rule& rule : rules) {
     const int code = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, rule.call, 1, &rule.argument);
     if (code != 0) return seccomp_error(rule.what, code);

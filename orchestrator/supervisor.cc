@@ -58,16 +58,19 @@ int RunOutcome::exit_status() const {
 }
 
 Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events) {
+  // A terminal that is resized, or a reader that goes away, is no wish to stop the start.
+  TRY_ASSIGN(const os::SignalFd stops,
+             os::SignalFd::create({SIGINT, SIGTERM, SIGHUP, SIGQUIT}));
   TRY_ASSIGN(const os::SignalFd signals,
              os::SignalFd::create({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGPIPE}));
   const Subreaper subreaper;
   TRY_ASSIGN(const auto engine_events, make_engine_events(plan, events));
   TRY_ASSIGN(const std::unique_ptr<Engine> engine,
-             make_engine({plan, sandbox, *engine_events, signals.fd()}));
+             make_engine({plan, sandbox, *engine_events, stops.fd()}));
   Runner runner;
   if (const auto started = runner.apply(engine->start_steps()); !started.ok()) {
     if (started.error().error_number() != EINTR) return started.error();
-    return interrupted_by(signals.next().value_or(SIGTERM));
+    return interrupted_by(stops.next().value_or(SIGTERM));
   }
   TRY(sandbox.set_state(SandboxState::kRunning));
   auto outcome = run_workload(plan, sandbox, *engine_events, *engine, signals);

@@ -23,7 +23,12 @@ std::string canonical_json(const Json& value) {
 }
 
 std::string printable_json(const Json& value, int indent) {
-  return value.dump(indent, ' ', true, Json::error_handler_t::replace);
+  std::string text = value.dump(indent, ' ', true, Json::error_handler_t::replace);
+  // The library leaves DEL as it is; outside a string there is none.
+  for (std::size_t at = 0; (at = text.find('\x7f', at)) != std::string::npos;) {
+    text.replace(at, 1, "\\u007f");
+  }
+  return text;
 }
 
 }  // namespace cofferdam

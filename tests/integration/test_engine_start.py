@@ -74,3 +74,14 @@ def test_start_can_be_interrupted(broken):
     assert status == 130, err
     assert time.monotonic() - begin < 8
     assert wait_until(lambda: not left(broken), 5), left(broken)
+
+
+def test_resized_terminal_does_not_interrupt_the_start(broken):
+    broken.fake("silent")
+    started = broken.start("true")
+    assert wait_until(lambda: started.service(broken.service), 15)
+    started.signal(signal.SIGWINCH)
+    time.sleep(2)
+    started.signal(signal.SIGINT)
+    status, err = started.finish()
+    assert status == 130, err  # and not 128 + SIGWINCH

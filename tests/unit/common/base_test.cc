@@ -47,6 +47,12 @@ TEST(Escape, JsonTextReplacesInvalidBytesOnly) {
   EXPECT_FALSE(is_valid_utf8("\xc3"));
 }
 
+TEST(JsonText, PrintedJsonIsPlainAsciiWithoutControls) {
+  const std::string text = printable_json(Json{{"a\x7f", "b\x7f\x7f\x1b\u202e"}}, -1);
+  EXPECT_EQ(text, "{\"a\\u007f\":\"b\\u007f\\u007f\\u001b\\u202e\"}");
+  EXPECT_EQ(*parse_json(text), (Json{{"a\x7f", "b\x7f\x7f\x1b\u202e"}}));
+}
+
 TEST(JsonText, EqualValuesGiveEqualBytes) {
   const auto a = parse_json(R"({"b":1,"a":[true,null]})");
   const auto b = parse_json("{ \"a\" : [true , null], \"b\":1 }");
