@@ -219,6 +219,14 @@ class Overlay final {
                              const std::function<int(int dir_fd, const char* name)>& make);
 
   // remove.cc
+  // What every removal begins with: the parent is in upper, what lower has under the name is
+  // recorded.
+  struct Removal {
+    DirRef dir;  // of the parent, in upper
+    bool over_lower = false;
+    struct stat before {};  // of the upper object, where there is one
+  };
+  Result<Removal> begin_removal(Node& parent, const std::string& name, const Node& node);
   Status put_whiteout(Node& parent, int dir_fd, const std::string& name, bool replaces_directory);
   Status clear_whiteouts(int dir_fd);
   Result<bool> is_empty(Node& dir);

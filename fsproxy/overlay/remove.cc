@@ -109,6 +109,24 @@ void Overlay::gone(Node& node, Node& parent, const std::string& name,
   }
 }
 
+Result<Overlay::Removal> Overlay::begin_removal(Node& parent, const std::string& name,
+                                                const Node& node) {
+  TRY(copy_up(parent));
+  Removal removal;
+  TRY_ASSIGN(removal.dir, dirs_->upper(parent));
+  TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(parent, name));
+  removal.over_lower = lower.has_value();
+  if (lower) {
+    TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(parent));
+    TRY(records_->record(nodes_.child_path(parent, name), lower_dir->get(), name));
+  }
+  if (node.upper &&
+      ::fstatat(removal.dir->get(), name.c_str(), &removal.before, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Error::from_errno("remove: stat");
+  }
+  return removal;
+}
+
 Status Overlay::unlink(NodeId parent_id, const std::string& name) {
   TRY(writable());
   TRY_ASSIGN(Node * parent, live_directory(parent_id));
@@ -116,23 +134,14 @@ Status Overlay::unlink(NodeId parent_id, const std::string& name) {
   Node& node = *found.node;
   if (node.is_dir()) return Error::from_errno("unlink", EISDIR);
   const Pin keep(nodes_, node);
-  TRY(copy_up(*parent));
-  TRY_ASSIGN(const DirRef dir, dirs_->upper(*parent));
-  TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(*parent, name));
-  if (lower) {
-    TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(*parent));
-    TRY(records_->record(nodes_.child_path(*parent, name), lower_dir->get(), name));
-  }
-  struct stat before {};
-  if (node.upper && ::fstatat(dir->get(), name.c_str(), &before, AT_SYMLINK_NOFOLLOW) != 0) {
-    return Error::from_errno("unlink: stat");
-  }
-  if (lower) {
-    TRY(put_whiteout(*parent, dir->get(), name, false));
-  } else if (node.upper && ::unlinkat(dir->get(), name.c_str(), 0) != 0) {
+  TRY_ASSIGN(const Removal removal, begin_removal(*parent, name, node));
+  const int dir = removal.dir->get();
+  if (removal.over_lower) {
+    TRY(put_whiteout(*parent, dir, name, false));
+  } else if (node.upper && ::unlinkat(dir, name.c_str(), 0) != 0) {
     return Error::from_errno("unlink");
   }
-  gone(node, *parent, name, before);
+  gone(node, *parent, name, removal.before);
   return {};
 }
 
@@ -145,31 +154,22 @@ Status Overlay::remove_directory(NodeId parent_id, const std::string& name) {
   const Pin keep(nodes_, node);
   TRY_ASSIGN(const bool empty, is_empty(node));
   if (!empty) return Error::from_errno("rmdir", ENOTEMPTY);
-  TRY(copy_up(*parent));
-  TRY_ASSIGN(const DirRef dir, dirs_->upper(*parent));
-  TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(*parent, name));
-  if (lower) {
-    TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(*parent));
-    TRY(records_->record(nodes_.child_path(*parent, name), lower_dir->get(), name));
-  }
-  struct stat before {};
-  if (node.upper && ::fstatat(dir->get(), name.c_str(), &before, AT_SYMLINK_NOFOLLOW) != 0) {
-    return Error::from_errno("rmdir: stat");
-  }
-  if (lower) {
-    TRY(put_whiteout(*parent, dir->get(), name, node.upper));
+  TRY_ASSIGN(const Removal removal, begin_removal(*parent, name, node));
+  const int dir = removal.dir->get();
+  if (removal.over_lower) {
+    TRY(put_whiteout(*parent, dir, name, node.upper));
   } else if (node.upper) {
-    if (::unlinkat(dir->get(), name.c_str(), AT_REMOVEDIR) != 0) {
+    if (::unlinkat(dir, name.c_str(), AT_REMOVEDIR) != 0) {
       if (errno != ENOTEMPTY) return Error::from_errno("rmdir");
-      const Widened readable(dir->get(), name, 0700, privileged_);
+      const Widened readable(dir, name, 0700, privileged_);
       TRY_ASSIGN(const os::UniqueFd fd, open_upper_directory(node));
       TRY(clear_whiteouts(fd.get()));
-      if (::unlinkat(dir->get(), name.c_str(), AT_REMOVEDIR) != 0) {
+      if (::unlinkat(dir, name.c_str(), AT_REMOVEDIR) != 0) {
         return Error::from_errno("rmdir");
       }
     }
   }
-  gone(node, *parent, name, before);
+  gone(node, *parent, name, removal.before);
   return {};
 }
 
