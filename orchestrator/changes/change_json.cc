@@ -135,13 +135,30 @@ Json to_json(const Change& change) {
   return json;
 }
 
+Json row_of(const ChangeSet& set, const std::map<std::size_t, std::size_t>& away,
+            std::size_t index) {
+  Json row = to_json(set.changes[index]);
+  if (const auto found = set.renames.find(index); found != set.renames.end()) {
+    const Change& from = set.changes[found->second.from];
+    row["change"] = "renamed";
+    row["renamed"] = {{"from", path_to_json(from.path)},
+                      {"base", to_json(from.base)},
+                      {"similarity", found->second.similarity}};
+  }
+  if (const auto found = away.find(index); found != away.end()) {
+    row["renamed_to"] = path_to_json(set.changes[found->second].path);
+  }
+  return row;
+}
+
 Json to_json(const ChangeSet& set) {
   Json json = {{"changes", Json::array()},
                {"omitted", Json::array()},
                {"ignored", Json::array()},
                {"ignored_entries", set.ignored_entries()},
                {"settled", set.settled}};
-  for (const std::size_t i : set.by_risk()) json["changes"].push_back(to_json(set.changes[i]));
+  const auto away = set.renamed_away();
+  for (const std::size_t i : set.by_risk()) json["changes"].push_back(row_of(set, away, i));
   for (const Omission& omission : set.omissions) json["omitted"].push_back(to_json(omission));
   for (const Ignored& ignored : set.ignored) json["ignored"].push_back(to_json(ignored));
   return json;

@@ -1,6 +1,7 @@
 // Changes as JSON: names are bytes, so a name that is not valid UTF-8 also carries "path_hex".
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,10 @@ Result<std::string> path_from_json(const Json& object);
 // {"kind", "mode" (octal text), "size", "sha256"}; absent: {"kind": "absent"}.
 Json to_json(const ObjectState& state);
 Result<ObjectState> state_from_json(const Json& json);
+
+// A change with what is known of a rename; `away` is set.renamed_away().
+Json row_of(const ChangeSet& set, const std::map<std::size_t, std::size_t>& away,
+            std::size_t index);
 
 Json to_json(const Omission& omission);
 Json to_json(const Ignored& ignored);

@@ -48,6 +48,12 @@ std::uint64_t ChangeSet::ignored_entries() const {
                          [](std::uint64_t sum, const Ignored& i) { return sum + i.entries; });
 }
 
+std::map<std::size_t, std::size_t> ChangeSet::renamed_away() const {
+  std::map<std::size_t, std::size_t> away;
+  for (const auto& [to, rename] : renames) away[rename.from] = to;
+  return away;
+}
+
 std::vector<std::size_t> ChangeSet::by_risk() const {
   std::vector<std::size_t> order(changes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,14 +80,24 @@ struct Ignored {
   std::uint64_t bytes = 0;
 };
 
+// The other half of an added path that is a deleted one moved.
+struct Rename {
+  std::size_t from = 0;     // index of the deletion
+  unsigned similarity = 0;  // percent
+};
+
 struct ChangeSet {
   std::vector<Change> changes;  // by path bytes
+  // Index of an addition -> its rename; only find_renames() fills it.
+  std::map<std::size_t, Rename> renames;
   std::vector<Omission> omissions;
   std::vector<Ignored> ignored;
   // Changes that an earlier merge took home (or left, by --take ours); no part of `changes`.
   std::uint64_t settled = 0;
 
   std::uint64_t ignored_entries() const;
+  // Indices of the deletions that are the first half of a rename.
+  std::map<std::size_t, std::size_t> renamed_away() const;
   // Indices of `changes`, risky ones first, then by path.
   std::vector<std::size_t> by_risk() const;
 };

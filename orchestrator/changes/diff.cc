@@ -5,7 +5,9 @@
 #include "common/base/escape.h"
 #include "orchestrator/changes/change_json.h"
 #include "orchestrator/changes/patch.h"
+#include "orchestrator/changes/renames.h"
 #include "orchestrator/changes/session.h"
+#include "orchestrator/changes/text_hunks.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
@@ -29,15 +31,15 @@ std::string one_line(const Change& change) {
 
 class DiffWriter final {
  public:
-  DiffWriter(const ReviewSession& session, const ChangeSet& set, const Sink& out)
-      : session_(session), set_(set), out_(out) {}
+  DiffWriter(const ReviewSession& session, const ChangeSet& set, bool colour, const Sink& out)
+      : session_(session), set_(set), away_(set.renamed_away()), colour_(colour), out_(out) {}
 
   Status patch() {
     TRY(risks());
     for (const std::size_t i : set_.by_risk()) {
       const Change& change = set_.changes[i];
-      TRY_ASSIGN(const PatchResult result,
-                 write_patch(session_.view, change, PatchStyle{true}, out_).context(change.path));
+      if (away_.contains(i)) continue;
+      TRY_ASSIGN(const PatchResult result, write_one(i, out_));
       const bool shown = result.written == PatchResult::Written::kWhole ||
                          result.written == PatchResult::Written::kPartly;
       if (!shown) TRY(out_(one_line(change)));
@@ -58,14 +60,14 @@ class DiffWriter final {
     std::uint64_t removed = 0;
     for (const std::size_t i : set_.by_risk()) {
       const Change& change = set_.changes[i];
-      TRY_ASSIGN(const PatchResult result,
-                 write_patch(session_.view, change, PatchStyle{true}, [](std::string_view) {
-                   return Status();
-                 }).context(change.path));
-      std::string line = " " + escape_for_terminal(change.path) + " | ";
+      if (away_.contains(i)) continue;
+      TRY_ASSIGN(const PatchResult result, write_one(i, [](std::string_view) { return Status(); }));
+      std::string line = " " + shown_name(i, " => ") + " | ";
       if (result.binary) {
         line += "Bin " + std::to_string(change.base.size) + " -> " +
                 std::to_string(change.theirs.size) + " bytes";
+      } else if (set_.renames.contains(i) && result.lines_added + result.lines_removed == 0) {
+        line += "renamed";
       } else if (result.lines_added + result.lines_removed > 0) {
         line +=
             "+" + std::to_string(result.lines_added) + " -" + std::to_string(result.lines_removed);
@@ -83,21 +85,45 @@ class DiffWriter final {
 
   Status name_status() {
     for (const std::size_t i : set_.by_risk()) {
-      const Change& change = set_.changes[i];
-      TRY(out_(std::string(1, status_letter(change.kind)) + "\t" +
-               escape_for_terminal(change.path) + "\n"));
+      if (away_.contains(i)) continue;
+      std::string letter(1, status_letter(set_.changes[i].kind));
+      if (const auto rename = set_.renames.find(i); rename != set_.renames.end()) {
+        const std::string digits = std::to_string(rename->second.similarity);
+        letter = "R" + std::string(3 - digits.size(), '0') + digits;
+      }
+      TRY(out_(letter + "\t" + shown_name(i, "\t") + "\n"));
     }
     return {};
   }
 
  private:
+  Result<PatchResult> write_one(std::size_t i, const Sink& out) const {
+    const Change& change = set_.changes[i];
+    const PatchStyle style{true, colour_};
+    const auto rename = set_.renames.find(i);
+    auto written = rename == set_.renames.end()
+                       ? write_patch(session_.view, change, style, out)
+                       : write_rename(session_.view, set_.changes[rename->second.from], change,
+                                      rename->second.similarity, style, out);
+    return std::move(written).context(change.path);
+  }
+
+  // Its path; of a rename both.
+  std::string shown_name(std::size_t i, const std::string& between) const {
+    std::string name = escape_for_terminal(set_.changes[i].path);
+    const auto rename = set_.renames.find(i);
+    if (rename == set_.renames.end()) return name;
+    return escape_for_terminal(set_.changes[rename->second.from].path) + between + name;
+  }
+
   Status risks() {
     for (const std::size_t i : set_.by_risk()) {
       const Change& change = set_.changes[i];
       if (change.risk.level == RiskLevel::kNone) return {};
       const bool refused = change.risk.level == RiskLevel::kNeedsAllowance;
-      TRY(out_("! " + escape_for_terminal(change.path) + ": " + change.risk.reason +
-               (refused ? " (merge wants --allow-risky)" : "") + "\n"));
+      TRY(out_(coloured(colour_, refused ? "1;31" : "33",
+                        "! " + escape_for_terminal(change.path) + ": " + change.risk.reason +
+                            (refused ? " (merge wants --allow-risky)" : "") + "\n")));
     }
     return {};
   }
@@ -117,20 +143,23 @@ class DiffWriter final {
 
   const ReviewSession& session_;
   const ChangeSet& set_;
+  std::map<std::size_t, std::size_t> away_;
+  bool colour_;
   const Sink& out_;
 };
 
 }  // namespace
 
 Status write_diff(const SandboxRecord& sandbox, DiffForm form,
-                  const std::vector<std::string>& paths, const Sink& out) {
+                  const std::vector<std::string>& paths, bool colour, const Sink& out) {
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
   TRY_ASSIGN(ChangeSet set, session.collect(sandbox));
   const auto other = [&](const auto& entry) { return !is_selected(entry.path, paths); };
   std::erase_if(set.changes, other);
   std::erase_if(set.omissions, other);
   std::erase_if(set.ignored, other);
-  DiffWriter writer(session, set, out);
+  TRY(find_renames(session.view, set));
+  DiffWriter writer(session, set, colour, out);
   switch (form) {
     case DiffForm::kPatch:
       return writer.patch();

@@ -14,6 +14,6 @@ enum class DiffForm : std::uint8_t { kPatch, kStat, kNameStatus, kJson };
 
 // Only `paths` and what lies below; empty: everything.
 Status write_diff(const SandboxRecord& sandbox, DiffForm form,
-                  const std::vector<std::string>& paths, const Sink& out);
+                  const std::vector<std::string>& paths, bool colour, const Sink& out);
 
 }  // namespace cofferdam::orchestrator::changes

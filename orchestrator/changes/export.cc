@@ -5,6 +5,7 @@
 #include "common/os/tree_paths.h"
 #include "orchestrator/changes/change_json.h"
 #include "orchestrator/changes/patch.h"
+#include "orchestrator/changes/renames.h"
 #include "orchestrator/changes/session.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -41,6 +42,8 @@ void add_parents(Paths& directories, std::string_view path) {
 Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out) {
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
   TRY_ASSIGN(ChangeSet set, session.collect(sandbox));
+  TRY(find_renames(session.view, set));
+  const auto away = set.renamed_away();
   // Directories that come and go with the files below them, which is all that git knows of them.
   Paths filled;
   Paths emptied;
@@ -57,9 +60,16 @@ Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out)
     return out(bytes);
   };
   Json rows = Json::array();
-  for (const Change& change : set.changes) {
-    TRY_ASSIGN(PatchResult result,
-               write_patch(session.view, change, PatchStyle{}, counted).context(change.path));
+  for (std::size_t i = 0; i < set.changes.size(); ++i) {
+    const Change& change = set.changes[i];
+    const auto rename = set.renames.find(i);
+    // The first half of a rename is in the section of the second.
+    auto written = away.contains(i) ? Result<PatchResult>(PatchResult{})
+                   : rename != set.renames.end()
+                       ? write_rename(session.view, set.changes[rename->second.from], change,
+                                      rename->second.similarity, PatchStyle{}, counted)
+                       : write_patch(session.view, change, PatchStyle{}, counted);
+    TRY_ASSIGN(PatchResult result, std::move(written).context(change.path));
     if (result.written == PatchResult::Written::kImplied) {
       const Paths& with_files = change.theirs.absent() ? emptied : filled;
       if (with_files.contains(change.path)) {
@@ -73,7 +83,7 @@ Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out)
     if (!result.note.empty()) {
       report.not_in_patch.push_back({change.path, "not_in_patch", result.note, 1});
     }
-    Json row = to_json(change);
+    Json row = row_of(set, away, i);
     row["in_patch"] = to_text(result.written);
     if (!result.note.empty()) row["note"] = result.note;
     rows.push_back(std::move(row));

@@ -66,11 +66,18 @@ std::uint64_t size_of(const Side& side) {
   return side.state.has_value() ? side.state->size : 0;
 }
 
+// What a section is about; `similarity` above 0: a rename.
+struct Names {
+  const std::string& before;
+  const std::string& after;
+  unsigned similarity = 0;
+};
+
 class Section final {
  public:
-  Section(const std::string& path, const Side& before, const Side& after, PatchStyle style,
+  Section(const Names& names, const Side& before, const Side& after, PatchStyle style,
           const Sink& out)
-      : path_(path), before_(before), after_(after), style_(style), out_(out) {}
+      : names_(names), before_(before), after_(after), style_(style), out_(out) {}
 
   Status write(PatchResult& result) {
     const bool content_differs = !before_.state.has_value() || !after_.state.has_value() ||
@@ -90,8 +97,8 @@ class Section final {
 
  private:
   Status header(bool content_differs) {
-    const std::string old_name = quote_name("a/" + path_);
-    const std::string new_name = quote_name("b/" + path_);
+    const std::string old_name = quote_name("a/" + names_.before);
+    const std::string new_name = quote_name("b/" + names_.after);
     std::string text = "diff --git " + old_name + " " + new_name + "\n";
     if (!before_.state.has_value()) {
       text += "new file mode " + git_mode(*after_.state) + "\n";
@@ -100,6 +107,10 @@ class Section final {
     } else if (git_mode(*before_.state) != git_mode(*after_.state)) {
       text +=
           "old mode " + git_mode(*before_.state) + "\nnew mode " + git_mode(*after_.state) + "\n";
+    }
+    if (names_.similarity > 0) {
+      text += "similarity index " + std::to_string(names_.similarity) + "%\nrename from " +
+              quote_name(names_.before) + "\nrename to " + quote_name(names_.after) + "\n";
     }
     if (content_differs) {
       TRY_ASSIGN(const std::string old_id, id_of(before_));
@@ -111,7 +122,11 @@ class Section final {
       }
       text += "\n";
     }
-    return out_(text);
+    return out_(bold(std::move(text)));
+  }
+
+  std::string bold(std::string lines) const {
+    return coloured(style_.colour, "1", std::move(lines));
   }
 
   static Result<std::string> id_of(const Side& side) {
@@ -121,12 +136,12 @@ class Section final {
 
   Status text(std::string_view old_bytes, std::string_view new_bytes, PatchResult& result) {
     if (old_bytes.empty() && new_bytes.empty()) return {};
-    const std::string old_name = quote_name("a/" + path_);
-    const std::string new_name = quote_name("b/" + path_);
-    TRY(out_("--- " + (before_.state.has_value() ? old_name : "/dev/null") + "\n+++ " +
-             (after_.state.has_value() ? new_name : "/dev/null") + "\n"));
+    const std::string old_name = quote_name("a/" + names_.before);
+    const std::string new_name = quote_name("b/" + names_.after);
+    TRY(out_(bold("--- " + (before_.state.has_value() ? old_name : "/dev/null") + "\n+++ " +
+                  (after_.state.has_value() ? new_name : "/dev/null") + "\n")));
     TRY_ASSIGN(const HunkCount count,
-               write_text_hunks(old_bytes, new_bytes, style_.for_display, out_));
+               write_text_hunks(old_bytes, new_bytes, {style_.for_display, style_.colour}, out_));
     result.lines_added += count.added;
     result.lines_removed += count.removed;
     return {};
@@ -148,7 +163,7 @@ class Section final {
         0, [](const Sink&) -> Status { return {}; }, out_);
   }
 
-  const std::string& path_;
+  Names names_;
   const Side& before_;
   const Side& after_;
   PatchStyle style_;
@@ -237,16 +252,39 @@ Result<PatchResult> write_patch(const LayerView& view, const Change& change, Pat
   }
   // git knows no change of type: it is a deletion and a creation.
   if (old_blob && new_blob && change.base.kind != change.theirs.kind) {
-    TRY(Section(change.path, before, none, style, out).write(result));
-    TRY(Section(change.path, none, after, style, out).write(result));
+    TRY(Section({change.path, change.path}, before, none, style, out).write(result));
+    TRY(Section({change.path, change.path}, none, after, style, out).write(result));
   } else if (old_blob && new_blob && change.base.sha256 == change.theirs.sha256 &&
              git_mode(change.base) == git_mode(change.theirs)) {
     return PatchResult{Written::kNone, "a patch holds no permission bits but the executable one",
                        false, 0, 0};
   } else {
-    TRY(Section(change.path, before, after, style, out).write(result));
+    TRY(Section({change.path, change.path}, before, after, style, out).write(result));
   }
   if (!mode_has_a_form(change.base, change.theirs)) {
+    result.written = Written::kPartly;
+    result.note = "a patch holds no permission bits but the executable one";
+  }
+  return result;
+}
+
+Result<PatchResult> write_rename(const LayerView& view, const Change& from, const Change& to,
+                                 unsigned similarity, PatchStyle style, const Sink& out) {
+  if (to.theirs.kind == layer::Kind::kSymlink && !style.for_display &&
+      is_dot_gitmodules(os::leaf_of(to.path))) {
+    return PatchResult{Written::kNone, "git takes no link of this name", false, 0, 0};
+  }
+  PatchResult result;
+  Side before;
+  Side after;
+  before.state = from.base;
+  before.source = checked(
+      [&](const Sink& sink) { return view.read_base(from.path, from.base, sink); }, from.base);
+  after.state = to.theirs;
+  after.source =
+      checked([&](const Sink& sink) { return view.read_theirs(to.path, sink); }, to.theirs);
+  TRY(Section({from.path, to.path, similarity}, before, after, style, out).write(result));
+  if (!mode_has_a_form({}, to.theirs)) {
     result.written = Written::kPartly;
     result.note = "a patch holds no permission bits but the executable one";
   }

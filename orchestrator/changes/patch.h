@@ -20,6 +20,7 @@ inline constexpr std::uint64_t kMaxTextBytes = 8U << 20U;
 
 struct PatchStyle {
   bool for_display = false;  // content escaped, binary content only measured
+  bool colour = false;       // for_display on a terminal
 };
 
 struct PatchResult {
@@ -40,6 +41,11 @@ struct PatchResult {
 // is an error.
 Result<PatchResult> write_patch(const LayerView& view, const Change& change, PatchStyle style,
                                 const Sink& out);
+
+// The same of a rename: one section that git apply takes. `from` is the deletion, `to` the
+// addition.
+Result<PatchResult> write_rename(const LayerView& view, const Change& from, const Change& to,
+                                 unsigned similarity, PatchStyle style, const Sink& out);
 
 // A name as git writes it: as it is, or in double quotes with C escapes (git-diff-tree(1), "-z").
 std::string quote_name(std::string_view name);

@@ -124,6 +124,9 @@ Risk RiskTable::assess(const Change& change, std::string_view link_text) const {
     consider(RiskLevel::kNeedsAllowance, "link-out",
              "the link leads out of the workspace, or into its .git");
   }
+  if (change.theirs.kind == layer::Kind::kSymlink) {
+    consider(RiskLevel::kListed, "link", "it is a link: what is written to it lands elsewhere");
+  }
   if (change.dropped_set_id) {
     consider(RiskLevel::kListed, "set-id", "its set-user-id or set-group-id bit is left behind");
   }

@@ -20,14 +20,14 @@ class Library final {
 
 struct Writing {
   const Sink& out;
-  bool escaped = false;
+  HunkStyle style;
   HunkCount count;
   std::optional<Error> error;
 
-  int emit(std::string_view prefix, std::string_view content) {
+  int emit(std::string_view prefix, std::string_view content, std::string_view code = {}) {
     std::string text(prefix);
-    text += escaped ? escape_for_terminal(content, true) : std::string(content);
-    if (Status s = out(text); !s.ok()) {
+    text += style.escaped ? escape_for_terminal(content, true) : std::string(content);
+    if (Status s = out(coloured(style.colour && !code.empty(), code, std::move(text))); !s.ok()) {
       error = s.error();
       return -1;
     }
@@ -36,7 +36,7 @@ struct Writing {
 };
 
 int on_hunk(const git_diff_delta* /*delta*/, const git_diff_hunk* hunk, void* payload) {
-  return static_cast<Writing*>(payload)->emit("", {hunk->header, hunk->header_len});
+  return static_cast<Writing*>(payload)->emit("", {hunk->header, hunk->header_len}, "36");
 }
 
 int on_line(const git_diff_delta* /*delta*/, const git_diff_hunk* /*hunk*/,
@@ -46,10 +46,10 @@ int on_line(const git_diff_delta* /*delta*/, const git_diff_hunk* /*hunk*/,
   switch (line->origin) {
     case GIT_DIFF_LINE_ADDITION:
       ++writing.count.added;
-      return writing.emit("+", content);
+      return writing.emit("+", content, "32");
     case GIT_DIFF_LINE_DELETION:
       ++writing.count.removed;
-      return writing.emit("-", content);
+      return writing.emit("-", content, "31");
     case GIT_DIFF_LINE_CONTEXT:
       return writing.emit(" ", content);
     case GIT_DIFF_LINE_CONTEXT_EOFNL:
@@ -63,11 +63,18 @@ int on_line(const git_diff_delta* /*delta*/, const git_diff_hunk* /*hunk*/,
 
 }  // namespace
 
+std::string coloured(bool colour, std::string_view code, std::string line) {
+  if (!colour) return line;
+  const bool ends = line.ends_with('\n');
+  if (ends) line.pop_back();
+  return "\x1b[" + std::string(code) + "m" + line + "\x1b[m" + (ends ? "\n" : "");
+}
+
 bool looks_binary(std::string_view bytes) {
   return bytes.substr(0, 8000).find('\0') != std::string_view::npos;
 }
 
-Result<HunkCount> write_text_hunks(std::string_view before, std::string_view after, bool escaped,
+Result<HunkCount> write_text_hunks(std::string_view before, std::string_view after, HunkStyle style,
                                    const Sink& out) {
   const Library library;
   git_diff_options options;
@@ -76,7 +83,7 @@ Result<HunkCount> write_text_hunks(std::string_view before, std::string_view aft
   }
   options.flags = GIT_DIFF_FORCE_TEXT;
   options.context_lines = 3;
-  Writing writing{out, escaped, {}, std::nullopt};
+  Writing writing{out, style, {}, std::nullopt};
   const char* old_bytes = before.empty() ? "" : before.data();
   const char* new_bytes = after.empty() ? "" : after.data();
   const int code = git_diff_buffers(old_bytes, before.size(), "a", new_bytes, after.size(), "b",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -14,9 +15,17 @@ struct HunkCount {
   std::uint64_t removed = 0;
 };
 
-// Three lines of context. With `escaped`, every line is made safe for a terminal.
-Result<HunkCount> write_text_hunks(std::string_view before, std::string_view after, bool escaped,
+// Three lines of context. `escaped`: every line is made safe for a terminal; `colour`: and
+// coloured.
+struct HunkStyle {
+  bool escaped = false;
+  bool colour = false;
+};
+Result<HunkCount> write_text_hunks(std::string_view before, std::string_view after, HunkStyle style,
                                    const Sink& out);
+
+// A line of text (with or without its newline) in an ANSI colour (SGR), else as it is.
+std::string coloured(bool colour, std::string_view code, std::string line);
 
 // Whether git would take the bytes for binary: a NUL within the first 8000.
 bool looks_binary(std::string_view bytes);

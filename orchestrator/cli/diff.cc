@@ -7,6 +7,7 @@
 #include "common/os/files.h"
 #include "orchestrator/changes/changes.h"
 #include "orchestrator/cli/commands.h"
+#include "orchestrator/cli/pager.h"
 #include "orchestrator/cli/review.h"
 #include "orchestrator/cli/surroundings.h"
 
@@ -39,7 +40,15 @@ int diff(const Context& context, const Options& options) {
                     : options.name_status ? changes::DiffForm::kNameStatus
                     : options.stat        ? changes::DiffForm::kStat
                                           : changes::DiffForm::kPatch;
-  const Status done = changes::write_diff(*sandbox, form, *paths, write_stdout);
+  // While the workload may write to this terminal, nothing of ours runs on it that reads keys.
+  auto pager = options.json || !sandbox->ended_for_good() ? std::nullopt : Pager::start();
+  const changes::Sink out = [&](std::string_view bytes) {
+    return pager.has_value() ? pager->write(bytes) : write_stdout(bytes);
+  };
+  const bool colour = !options.json && stdout_takes_colour();
+  const Status done = changes::write_diff(*sandbox, form, *paths, colour, out);
+  if (pager.has_value()) pager->finish();
+  if (pager.has_value() && pager->quit()) return 0;
   return done.ok() ? 0 : fail(done.error());
 }
 

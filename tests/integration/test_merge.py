@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pty
 import shutil
 import subprocess
 
@@ -238,6 +239,52 @@ def test_what_a_sandbox_prints_into_names_and_files_is_escaped(project):
     for words in (["diff", "last"], ["diff", "last", "--stat"], ["diff", "last", "--name-status"], ["merge", "last", "--dry-run"],
                   ["merge", "last"]):
         assert "\033" not in project(*words), words
+
+
+def test_on_a_terminal_a_diff_has_colours_and_the_users_own_pager_and_no_other(project):
+    owned, seen = project.runner.home / "owned", project.runner.home / "seen"
+    project.git("config", "core.pager", f"touch {owned}; cat")
+    project.git("config", "pager.diff", f"touch {owned}; cat")
+    project.sandbox("echo two >> a.txt; git config core.pager 'touch owned' || true")
+
+    def on_a_terminal(**environment):
+        ours, theirs = pty.openpty()
+        words = [f"PATH={os.environ['PATH']}", f"HOME={project.runner.home}", "TERM=xterm"]
+        words += [f"{key}={value}" for key, value in environment.items()]
+        words = ["env", "-i", *words, str(project.runner.programs / "cofferdam"), "diff", "last"]
+        words = ["runuser", "-u", project.runner.user, "--", *words] if project.runner.user else words
+        done = subprocess.Popen(words, cwd=project.top, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        out = b""
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 4096):
+                out += piece
+        os.close(ours)
+        assert done.wait(timeout=60) == 0
+        return out
+
+    assert b"\033[32m+two" in on_a_terminal(PAGER="")
+    assert b"\033[" not in on_a_terminal(PAGER="cat", NO_COLOR="1")
+    out = on_a_terminal(PAGER=f"tee {seen}")
+    assert b"+two" in out and "+two" in seen.read_text()
+    on_a_terminal(PAGER="true")
+    assert not owned.exists() and not (project.top / "owned").exists()
+    assert "\033" not in project("diff", "last")
+
+
+def test_a_renamed_file_is_one_section_of_a_patch_that_applies(project):
+    project.write("long.txt", "".join(f"line {n}\n" for n in range(50)))
+    project.git("add", ".")
+    project.git("-c", "user.name=n", "-c", "user.email=e@example.org", "commit", "-q", "-m", "more")
+    project.git("clone", "-q", ".", str(project.runner.home / "clean"))
+    project.sandbox("mv long.txt moved.txt; echo more >> moved.txt; mv dir renamed")
+    assert "R0" in project("diff", "last", "--name-status")
+    patch = project.runner.home / "out.patch"
+    project("export", "last", "-o", str(patch))
+    assert "rename from long.txt\nrename to moved.txt" in patch.read_text()
+    project.git("apply", "--binary", str(patch), cwd=project.runner.home / "clean")
+    project("merge", "last")
+    assert tree(project.runner.home / "clean") == tree(project.top)
 
 
 def test_merge_auto_takes_home_and_keeps_the_exit_status(project):

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <map>
 #include <sstream>
 
 #include "common/os/process.h"
 #include "orchestrator/changes/blob_id.h"
 #include "orchestrator/changes/diff.h"
 #include "orchestrator/changes/export.h"
+#include "orchestrator/changes/renames.h"
 #include "tests/unit/changes/random_tree.h"
 #include "tests/unit/changes/workbench.h"
 
@@ -228,7 +230,7 @@ std::string diff_of(const LayerBuilder& layer, DiffForm form,
                     const std::vector<std::string>& paths = {}) {
   std::string text;
   const Status done =
-      write_diff(layer.record(), form, paths, [&](std::string_view bytes) -> Status {
+      write_diff(layer.record(), form, paths, false, [&](std::string_view bytes) -> Status {
         text += bytes;
         return {};
       });
@@ -288,6 +290,75 @@ TEST(Diff, NameStatusStatAndJsonSayTheSame) {
   EXPECT_EQ((*json)["changes"].size(), 4U);
   EXPECT_EQ((*json)["changes"][0]["change"], "modified");
   EXPECT_EQ(diff_of(layer, DiffForm::kNameStatus, {"dir"}), "A\tdir\nA\tdir/new\n");
+}
+
+std::string numbered_lines(int from, int to) {
+  std::string text;
+  for (int i = from; i < to; ++i) text += "line number " + std::to_string(i) + "\n";
+  return text;
+}
+
+TEST(Renames, AreFoundBySimilarityAndApplyWithStockGit) {
+  const Tree base = {{"old name", file(numbered_lines(0, 50))},
+                     {"same.bin", file(std::string("\0\1\2\3", 4) + numbered_lines(0, 90), 0755)},
+                     {"unlike", file("nothing of it is left\n")},
+                     {"l", fakes::link("same.bin")},
+                     {"stays", file("stays\n")}};
+  const Workbench bench(base);
+  LayerBuilder layer(bench.workspace());
+  layer.remove("old name");
+  layer.put("d", fakes::directory());
+  layer.put("d/new\tname", file(numbered_lines(0, 45) + "another line\n", 0755));
+  layer.rename("same.bin", "d/same.bin");
+  layer.rename("l", "link");
+  layer.remove("unlike");
+  layer.put("quite", file("something else altogether, longer\n"));
+  EXPECT_EQ(diff_of(layer, DiffForm::kNameStatus),
+            "R089\told name\td/new\\tname\nR100\tsame.bin\td/same.bin\nA\td\nR100\tl\tlink\n"
+            "A\tquite\nD\tunlike\n");
+  const Exported exported = export_of(layer);
+  EXPECT_NE(
+      exported.patch.find("similarity index 100%\nrename from same.bin\nrename to d/same.bin"),
+      std::string::npos);
+  EXPECT_NE(exported.patch.find("old mode 100644\nnew mode 100755\nsimilarity index 89%\n"
+                                "rename from \"old name\"\nrename to \"d/new\\tname\"\nindex "),
+            std::string::npos);
+  std::string error;
+  const Tree result = applied(base, exported.patch, &error);
+  ASSERT_EQ(error, "");
+  EXPECT_EQ(git_view(result), git_view(layer.theirs()))
+      << fakes::difference(git_view(result), git_view(layer.theirs()));
+  // Every path has its row, with what it was and what it is.
+  std::map<std::string, std::string> rows;
+  for (const Json& row : exported.report.manifest["changes"]) {
+    rows[row["path"].get<std::string>()] = row["change"].get<std::string>();
+    EXPECT_EQ(row["in_patch"] == "none", false) << row;
+  }
+  EXPECT_EQ(rows["d/same.bin"], "renamed");
+  EXPECT_EQ(rows["same.bin"], "deleted");
+  EXPECT_EQ(rows.size(), 9U);
+}
+
+TEST(Renames, SimilarityIsHundredOnlyForEqualContent) {
+  EXPECT_EQ(similarity("a\nb\n", "a\nb\n"), 100U);
+  EXPECT_EQ(similarity("a\nb\n", "b\na\n"), 99U);
+  EXPECT_EQ(similarity("", ""), 0U);
+  EXPECT_EQ(similarity("aaaa\n", "bbbb\n"), 0U);
+  EXPECT_EQ(similarity("aaaa\nbbbb\n", "aaaa\ncccc\n"), 50U);
+}
+
+TEST(Diff, ColoursOnlyWhatIsItsOwn) {
+  const Workbench bench({{"a", file("one\n")}});
+  LayerBuilder layer(bench.workspace());
+  layer.put("a", file("two\x1b[31m\n"));
+  std::string text;
+  ASSERT_TRUE(
+      write_diff(layer.record(), DiffForm::kPatch, {}, true, [&](std::string_view bytes) -> Status {
+        text += bytes;
+        return {};
+      }).ok());
+  EXPECT_NE(text.find("\x1b[31m-one\x1b[m\n"), std::string::npos);
+  EXPECT_NE(text.find("\x1b[32m+two\\x1b[31m\x1b[m\n"), std::string::npos);
 }
 
 }  // namespace

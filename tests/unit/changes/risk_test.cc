@@ -31,7 +31,8 @@ TEST(RiskTable, WhatRunsByItselfNeedsAnAllowance) {
 TEST(RiskTable, WhatAToolRunsIsListed) {
   const auto table = RiskTable::built_in();
   for (const char* path : {"package.json", "a/Makefile", "x.mk", "conftest.py", "jest.config.ts",
-                           "package-lock.json", ".npmrc"}) {
+                           "package-lock.json", ".npmrc", ".github/CODEOWNERS", "a/AGENTS.md",
+                           "Cargo.toml", "requirements-dev.txt", "x/main.tf", "bun.lockb"}) {
     EXPECT_EQ(table->assess(added(path), "").level, RiskLevel::kListed) << path;
   }
   EXPECT_EQ(table->assess(added("run.sh", layer::Kind::kFile, 0755), "").rule, "executable");
@@ -40,7 +41,7 @@ TEST(RiskTable, WhatAToolRunsIsListed) {
 TEST(RiskTable, OrdinaryFilesAndDeletionsAreNot) {
   const auto table = RiskTable::built_in();
   for (const char* path : {"src/main.c", "README.md", "envrc", "vscode/tasks.json", "tasks.json",
-                           "husky/x", "package.json.bak", ".github/CODEOWNERS"}) {
+                           "husky/x", "package.json.bak", "docs/tsconfig.md"}) {
     EXPECT_EQ(table->assess(added(path), "").level, RiskLevel::kNone) << path;
   }
   Change gone = added(".envrc");
@@ -77,6 +78,7 @@ TEST(RiskTable, LinksThatLeadOutNeedAnAllowance) {
     EXPECT_EQ(table->assess(added(c.path, layer::Kind::kSymlink), c.text).level ==
                   RiskLevel::kNeedsAllowance,
               c.escapes);
+    EXPECT_NE(table->assess(added(c.path, layer::Kind::kSymlink), c.text).level, RiskLevel::kNone);
   }
 }
 
