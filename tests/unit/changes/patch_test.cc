@@ -314,7 +314,7 @@ TEST(Renames, AreFoundBySimilarityAndApplyWithStockGit) {
   layer.remove("unlike");
   layer.put("quite", file("something else altogether, longer\n"));
   EXPECT_EQ(diff_of(layer, DiffForm::kNameStatus),
-            "R089\told name\td/new\\tname\nR100\tsame.bin\td/same.bin\nA\td\nR100\tl\tlink\n"
+            "R089\told name\td/new\\tname\nR100\tsame.bin\td/same.bin\nR100\tl\tlink\nA\td\n"
             "A\tquite\nD\tunlike\n");
   const Exported exported = export_of(layer);
   EXPECT_NE(
