@@ -122,7 +122,8 @@ Status add_conditional_rules(scmp_filter_ctx filter) {
   for (const int family : {AF_INET, AF_INET6, AF_NETLINK}) {
     rules.push_back({"socket", SCMP_SYS(socket), equal(0, static_cast<scmp_datum_t>(family))});
   }
-  for (const scmp_datum_t request : {scmp_datum_t{FIONBIO}, scmp_datum_t{FIONREAD}}) {
+  for (const scmp_datum_t request :
+       {scmp_datum_t{FIONBIO}, scmp_datum_t{FIONREAD}, scmp_datum_t{TIOCOUTQ}}) {
     rules.push_back({"ioctl", SCMP_SYS(ioctl), equal(1, request)});
   }
   // No memory becomes code.

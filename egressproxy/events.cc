@@ -1,5 +1,7 @@
 #include "egressproxy/events.h"
 
+#include <algorithm>
+
 #include "common/log/diagnostics.h"
 #include "egressproxy/connections.h"
 #include "egressproxy/refusal.h"
@@ -31,10 +33,30 @@ void conclude(EgressRecord& record, const Stream& upstream) {
   record.bytes_down = connection->meter().moved(Direction::kDown);
 }
 
-void Recorder::count(policy::Verdict verdict) {
+void Recorder::count(const policy::Decision& decision, std::string_view protocol) {
+  const policy::Verdict verdict = decision.verdict;
   if (verdict == policy::Verdict::kAllow) ++counters_.allowed;
   if (verdict == policy::Verdict::kDeny) ++counters_.denied;
   if (verdict == policy::Verdict::kError) ++counters_.failed;
+  const auto* const place = std::find(kProtocols.begin(), kProtocols.end(), protocol);
+  const auto column = place == kProtocols.end() ? 0 : place - kProtocols.begin();
+  ++counts_[static_cast<std::size_t>(verdict)][static_cast<std::size_t>(decision.reason)]
+           [static_cast<std::size_t>(column)];
+}
+
+void Recorder::for_each_count(
+    const std::function<void(policy::Verdict, policy::Reason, std::string_view, std::uint64_t)>&
+        visit) const {
+  for (std::size_t verdict = 0; verdict < kVerdicts; ++verdict) {
+    for (std::size_t reason = 0; reason < kReasons; ++reason) {
+      for (std::size_t protocol = 0; protocol < kProtocols.size(); ++protocol) {
+        const std::uint64_t count = counts_[verdict][reason][protocol];
+        if (count == 0) continue;
+        visit(static_cast<policy::Verdict>(verdict), static_cast<policy::Reason>(reason),
+              kProtocols[protocol], count);
+      }
+    }
+  }
 }
 
 void Recorder::write_per_turn(asio::io_context& context) {
@@ -44,13 +66,25 @@ void Recorder::write_per_turn(asio::io_context& context) {
 }
 
 void Recorder::complain(const Status& status) {
+  if (status.ok()) complained_ = false;
   if (status.ok() || complained_) return;
   complained_ = true;
-  spdlog::error("{}; new connections are refused from now on", status.error().message());
+  spdlog::error("{}; new connections are refused until events can be written again",
+                status.error().message());
 }
 
 void Recorder::write(std::string_view event) {
   complain(events_->write_line(event, line_));
+  write_later();
+}
+
+void Recorder::note(std::string_view event, const Json& fields) {
+  if (events_ == nullptr) return;
+  complain(events_->write(event, fields));
+  write_later();
+}
+
+void Recorder::write_later() {
   if (context_ == nullptr || flush_due_ || !events_->pending()) return;
   flush_due_ = true;
   asio::post(*context_, [this] {
@@ -64,7 +98,8 @@ void Recorder::add_decision(const policy::Decision& decision) {
   line_.add("verdict", policy::to_text(decision.verdict));
   line_.add("reason", policy::to_text(decision.reason));
   line_.add("rule", decision.rule);
-  line_.add_flag("retryable", policy::is_retryable(decision.reason));
+  line_.add_flag("retryable", !decision.allowed() && policy::is_retryable(decision.reason));
+  if (decision.monitored()) line_.add_flag("monitor", true);
 }
 
 void Recorder::add_dropped(const std::vector<policy::DroppedAddress>& dropped) {
@@ -88,9 +123,7 @@ void Recorder::add_hint(const policy::Decision& decision, std::string_view host,
 }
 
 void Recorder::record(const EgressRecord& record) {
-  count(record.decision.verdict);
-  counters_.bytes_up += record.bytes_up;
-  counters_.bytes_down += record.bytes_down;
+  count(record.decision, record.protocol);
   if (events_ == nullptr) return;
   add_decision(record.decision);
   line_.add("host", record.host);
@@ -116,7 +149,7 @@ void Recorder::record(const EgressRecord& record) {
 }
 
 void Recorder::record(const DnsRecord& record) {
-  count(record.decision.verdict);
+  count(record.decision, "dns");
   ++counters_.dns_questions;
   if (events_ == nullptr) return;
   add_decision(record.decision);

@@ -1,7 +1,9 @@
 // What egressproxy writes into the sandbox's event file (docs/events.md), and its counters.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,8 +50,6 @@ struct Counters {
   std::uint64_t denied = 0;
   std::uint64_t failed = 0;
   std::uint64_t dns_questions = 0;
-  std::uint64_t bytes_up = 0;
-  std::uint64_t bytes_down = 0;
 };
 
 class Recorder final {
@@ -62,17 +62,32 @@ class Recorder final {
 
   void record(const EgressRecord& record);
   void record(const DnsRecord& record);
-  // False once an event could not be written: nothing new is allowed from then on.
-  bool can_record() const { return events_ == nullptr || events_->healthy(); }
+  // An event of the service itself.
+  void note(std::string_view event, const Json& fields);
+  // False while events cannot be written: nothing new is allowed then.
+  bool can_record() { return events_ == nullptr || events_->healthy() || events_->try_recover(); }
+  void set_manifest(const std::string& digest) {
+    if (events_ != nullptr) events_->set_manifest(digest);
+  }
   const Counters& counters() const { return counters_; }
+  std::uint64_t written() const { return events_ == nullptr ? 0 : events_->written(); }
+  std::uint64_t lost() const { return events_ == nullptr ? 0 : events_->lost(); }
+  // Each verdict, reason and protocol that was recorded, with its number.
+  void for_each_count(
+      const std::function<void(policy::Verdict verdict, policy::Reason reason,
+                               std::string_view protocol, std::uint64_t count)>& visit) const;
 
  private:
-  void count(policy::Verdict verdict);
+  static constexpr std::array<std::string_view, 5> kProtocols = {"", "tls", "http", "tcp", "dns"};
+  static constexpr std::size_t kVerdicts = 3;
+  static constexpr std::size_t kReasons = static_cast<std::size_t>(policy::Reason::kSyscall) + 1;
+  void count(const policy::Decision& decision, std::string_view protocol);
   void add_decision(const policy::Decision& decision);
   void add_dropped(const std::vector<policy::DroppedAddress>& dropped);
   void add_hint(const policy::Decision& decision, std::string_view host, std::uint16_t port,
                 std::string_view protocol);
   void write(std::string_view event);
+  void write_later();
   void complain(const Status& status);
 
   log::EventLog* events_;
@@ -80,7 +95,9 @@ class Recorder final {
   asio::io_context* context_ = nullptr;
   bool flush_due_ = false;
   Counters counters_;
-  bool complained_ = false;
+  std::array<std::array<std::array<std::uint64_t, kProtocols.size()>, kReasons>, kVerdicts>
+      counts_{};
+  bool complained_ = false;  // since the last event that could be written
 };
 
 }  // namespace cofferdam::egressproxy

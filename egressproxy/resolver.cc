@@ -71,6 +71,7 @@ std::optional<Lookup> Resolver::known(const policy::HostName& name, dns::Type ty
     cache_.erase(kept);
     return std::nullopt;
   }
+  ++cache_hits_;
   Lookup lookup = kept->second.lookup;
   const auto left = std::chrono::duration_cast<seconds>(kept->second.until - now);
   lookup.ttl = static_cast<std::uint32_t>(std::max<seconds::rep>(left.count(), 1));

@@ -72,6 +72,8 @@ class Resolver final {
   Async<Resolution> resolve(policy::HostName name, bool complete);
 
   std::uint64_t questions_sent() const { return questions_; }
+  std::size_t kept_answers() const { return cache_.size(); }
+  std::uint64_t cache_hits() const { return cache_hits_; }
 
  private:
   using Key = std::pair<policy::HostName, dns::Type>;
@@ -101,6 +103,7 @@ class Resolver final {
   std::size_t first_server_ = 0;
   Clock::time_point first_server_until_;
   std::uint64_t questions_ = 0;
+  std::uint64_t cache_hits_ = 0;
 };
 
 // The servers of a resolv.conf's text: its `nameserver` lines (resolv.conf(5)), zones refused.

@@ -6,6 +6,7 @@
 #include "common/log/diagnostics.h"
 #include "egressproxy/dns_server.h"
 #include "egressproxy/dns_tcp.h"
+#include "egressproxy/http_forward.h"
 #include "egressproxy/session.h"
 
 namespace cofferdam::egressproxy {
@@ -51,15 +52,65 @@ void Server::stop() {
 }
 
 Async<void> Server::accept_all(GateSocket& gate) {
+  SpareDescriptors spare(gate.acceptor->native_handle(), 1);
+  error_code ignored;
+  gate.acceptor->non_blocking(true, ignored);  // for the accept() below
   while (gate.acceptor->is_open()) {
     auto [error, socket] = co_await gate.acceptor->async_accept(kNoThrow);
     if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) co_return;
+    if (error == asio::error::no_descriptors && spare.give_up_one()) {
+      // One that waits is told, instead of waiting for it knows not what.
+      gate.acceptor->accept(socket, error);
+      if (!error) {
+        ++accepted_;
+        turn_away(gate.role, std::move(socket));
+      }
+      error = asio::error::no_descriptors;
+    }
     if (error) {
       co_await sleep_for(kAcceptPause);
+      spare.refill();
       continue;
     }
     begin(gate, std::move(socket));
   }
+}
+
+bool Server::is_full() const {
+  return sessions_.size() >=
+         pipeline_.budgets().sandbox().budget.connections.value_or(kMaxSessions);
+}
+
+namespace {
+
+// The request is not waited for: what it was does not matter.
+Async<void> say_full(std::shared_ptr<Stream> stream, std::string text) {
+  if (!co_await stream->write(text)) co_await http::close_gently(*stream);
+  stream->close();
+}
+
+}  // namespace
+
+void Server::turn_away(Role role, tcp::socket socket) {
+  ++refused_;
+  EgressRecord record;
+  record.via = role == Role::kTransparent ? "transparent" : "";
+  record.decision = {policy::Verdict::kDeny, policy::Reason::kTooManyConnections, {}};
+  pipeline_.recorder().record(record);
+  const auto stream = std::make_shared<Stream>(std::move(socket));
+  if (role != Role::kExplicit || leaving_ >= kMaxLeaving) {
+    stream->abort();
+    return;
+  }
+  Refusal refusal;
+  refusal.status = 503;
+  refusal.decision = record.decision;
+  ++leaving_;
+  asio::co_spawn(context_, say_full(stream, write_refusal(refusal, false)),
+                 [this](const std::exception_ptr& thrown) {
+                   report(thrown);
+                   --leaving_;
+                 });
 }
 
 void Server::begin(GateSocket& gate, tcp::socket socket) {
@@ -72,14 +123,11 @@ void Server::begin(GateSocket& gate, tcp::socket socket) {
     const auto found = os::original_destination(socket.native_handle(), gate.v6);
     if (found) original = *found;
   }
-  const auto session = std::make_shared<Session>(std::move(socket));
-  if (sessions_.size() >= kMaxSessions) {
-    EgressRecord record;
-    record.decision = {policy::Verdict::kDeny, policy::Reason::kTooManyConnections, {}};
-    pipeline_.recorder().record(record);
-    session->stream.abort();
+  if (is_full()) {
+    turn_away(gate.role, std::move(socket));
     return;
   }
+  const auto session = std::make_shared<Session>(std::move(socket));
   const auto place = sessions_.insert(sessions_.end(), session);
   asio::co_spawn(context_, serve(session, gate.role, original),
                  asio::bind_cancellation_slot(session->cancel.slot(),

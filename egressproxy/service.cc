@@ -1,6 +1,7 @@
 #include "egressproxy/service.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "common/log/event_log.h"
 #include "common/os/files.h"
@@ -56,14 +57,15 @@ Result<os::UniqueFd> open_events(const Options& options) {
 // Ends the loop in order: no new connections, records of the old ones, then the end.
 class Ending final {
  public:
-  Ending(asio::io_context& context, Server& server, Control* control)
-      : context_(context), server_(server), control_(control), grace_(context) {}
+  Ending(asio::io_context& context, Server& server, LivePolicy& policy, Control* control)
+      : context_(context), server_(server), policy_(policy), control_(control), grace_(context) {}
 
   void begin(Status why) {
     if (begun_) return;
     begun_ = true;
     status_ = std::move(why);
     server_.stop();
+    policy_.stop();
     if (control_ != nullptr) control_->stop();
     grace_.expires_after(kEndGrace);
     grace_.async_wait([this](const error_code&) { context_.stop(); });
@@ -73,6 +75,7 @@ class Ending final {
  private:
   asio::io_context& context_;
   Server& server_;
+  LivePolicy& policy_;
   Control* control_;
   asio::steady_timer grace_;
   Status status_;
@@ -122,7 +125,7 @@ Status serve(const Options& options, os::UniqueFd& ready) {
                                                : adopt_gate(context, options.gate_fds));
   std::unique_ptr<Control> control;
   if (options.control_fd >= 0) {
-    TRY_ASSIGN(control, Control::adopt(context, options.control_fd));
+    TRY_ASSIGN(control, Control::adopt(context, options.control_fd, ::geteuid()));
   }
   asio::posix::stream_descriptor liveness(context);
   if (options.liveness_fd >= 0) liveness.assign(options.liveness_fd);
@@ -132,7 +135,9 @@ Status serve(const Options& options, os::UniqueFd& ready) {
   recorder.write_per_turn(context);
   pipeline.emplace(policy, resolver, *own, recorder);
   Server server(context, *pipeline, std::move(gate));
-  Ending ending(context, server, control.get());
+  LivePolicy live(context, *pipeline);
+  const StatusSources sources{server, *pipeline, resolver, live};
+  Ending ending(context, server, live, control.get());
   asio::signal_set signals(context, SIGTERM, SIGINT);
   signals.async_wait([&ending](const error_code& error, int) {
     if (!error) ending.begin({});
@@ -143,8 +148,9 @@ Status serve(const Options& options, os::UniqueFd& ready) {
   if (liveness.is_open()) {
     asio::co_spawn(context, end_with_liveness(liveness, ending), asio::detached);
   }
+  live.start();
   server.start();
-  if (control) control->start(server, *pipeline, resolver);
+  if (control) control->start(sources, live);
   TRY(say_ready(ready));
   context.run();
   return ending.status();

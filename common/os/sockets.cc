@@ -83,6 +83,15 @@ bool is_listening_unix(int fd) {
          *listening == 1;
 }
 
+Result<std::uint32_t> peer_uid(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return Error::from_errno("SO_PEERCRED");
+  }
+  return peer.uid;
+}
+
 Result<SocketAddress> original_destination(int fd, bool v6) {
   sockaddr_storage storage{};
   socklen_t size = v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);

@@ -35,6 +35,8 @@ Result<SocketFacts> socket_facts(int fd);
 
 // Whether `fd` is a listening Unix stream socket.
 bool is_listening_unix(int fd);
+// Who connected this Unix socket (SO_PEERCRED, unix(7)), as this user namespace knows it.
+Result<std::uint32_t> peer_uid(int fd);
 
 // The destination before netfilter redirected the connection (SO_ORIGINAL_DST in either family);
 // ENOENT when nothing redirected it.

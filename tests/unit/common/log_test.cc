@@ -1,7 +1,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "common/log/event_log.h"
 #include "common/os/files.h"
@@ -121,9 +125,64 @@ TEST_F(EventLogTest, ManyDifferentEventsForgetTheOldestAlone) {
 
 TEST_F(EventLogTest, TheSizeIsBoundedAndTold) {
   EventLog log(open(), {"sb", "op", "d", "fsproxy"});
-  std::filesystem::resize_file(file_, EventLog::kMaxBytes - 10);
+  std::filesystem::resize_file(file_, EventLog::kMaxBytes - EventLog::kReserve - 10);
   EXPECT_FALSE(log.write("file", {{"path", "x"}}).ok());
   EXPECT_FALSE(log.healthy());
+  EXPECT_FALSE(log.write("file", {{"path", "y"}}).ok());
+  EXPECT_EQ(log.lost(), 2U);
+  std::ifstream text(file_);
+  text.seekg(static_cast<std::streamoff>(EventLog::kMaxBytes - EventLog::kReserve - 10));
+  std::string tail{std::istreambuf_iterator<char>(text), {}};
+  tail.erase(0, tail.find('{'));
+  const Json last = *parse_json(tail);
+  EXPECT_EQ(last["event"], "record_full");
+  EXPECT_LE(std::filesystem::file_size(file_), EventLog::kMaxBytes);
+  EXPECT_FALSE(log.try_recover());
+}
+
+// Case 152.
+TEST_F(EventLogTest, AReaderThatDoesNotReadCostsEventsAndNoTime) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  os::UniqueFd reader(ends[0]);
+  EventLog log(os::UniqueFd(ends[1]), {"sb", "op", "d", "egressproxy"});
+  std::uint64_t good = 0;
+  while (log.write("egress", {{"host", std::to_string(good)}}).ok()) ++good;
+  EXPECT_FALSE(log.healthy());
+  EXPECT_FALSE(log.write("egress", {{"host", "lost"}}).ok());
+  EXPECT_EQ(log.lost(), 2U);
+  std::string text;
+  std::array<char, 65536> buffer{};
+  const ssize_t count = ::read(reader.get(), buffer.data(), buffer.size());
+  ASSERT_GT(count, 0);
+  ASSERT_TRUE(log.write("egress", {{"host", "after"}}).ok());
+  EXPECT_TRUE(log.healthy());
+  EXPECT_EQ(log.written(), good + 2);
+  const ssize_t rest = ::read(reader.get(), buffer.data(), buffer.size());
+  std::istringstream lines(std::string(buffer.data(), static_cast<std::size_t>(rest)));
+  std::vector<Json> last;
+  for (std::string line; std::getline(lines, line);) {
+    if (const auto json = parse_json(line)) last.push_back(*json);
+  }
+  ASSERT_GE(last.size(), 2U);
+  EXPECT_EQ(last[last.size() - 2]["event"], "events_lost");
+  EXPECT_EQ(last[last.size() - 2]["count"], 2);
+  EXPECT_EQ(last.back()["host"], "after");
+}
+
+TEST_F(EventLogTest, RecoversByItselfOnceThereIsRoom) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  os::UniqueFd reader(ends[0]);
+  EventLog log(os::UniqueFd(ends[1]), {"sb", "op", "d", "egressproxy"});
+  for (int i = 0; log.write("egress", {{"n", i}}).ok();) ++i;
+  std::array<char, 65536> buffer{};
+  EXPECT_FALSE(log.try_recover());
+  ASSERT_GT(::read(reader.get(), buffer.data(), buffer.size()), 0);
+  EXPECT_FALSE(log.try_recover()) << "not asked more than once a second";
+  std::this_thread::sleep_for(EventLog::kRetry + std::chrono::milliseconds(50));
+  EXPECT_TRUE(log.try_recover());
+  EXPECT_TRUE(log.healthy());
 }
 
 }  // namespace
