@@ -3,6 +3,7 @@
 //
 // GCC 12 destroys some temporaries twice that live across a suspension: in a coroutine, what is
 // passed to something that is awaited is a named object, and no range-for runs over a braced list.
+// And `if (co_await one) co_await other;` without braces makes code that ends in an illegal instruction.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>

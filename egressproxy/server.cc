@@ -5,14 +5,16 @@
 
 #include "common/log/diagnostics.h"
 #include "egressproxy/dns_server.h"
-#include "egressproxy/dns_tcp.h"
-#include "egressproxy/http_forward.h"
+#include "egressproxy/refusal.h"
 #include "egressproxy/session.h"
 
 namespace cofferdam::egressproxy {
 namespace {
 
 constexpr milliseconds kAcceptPause{50};  // after EMFILE and the like
+constexpr milliseconds kLinger{2000};
+constexpr milliseconds kShortLinger{100};  // with a descriptor that others wait for
+constexpr std::size_t kMaxDrained = 1U << 20U;
 
 // What a coroutine threw, if anything: only cancellation and exhausted memory can get here.
 void report(const std::exception_ptr& thrown) {
@@ -63,7 +65,7 @@ Async<void> Server::accept_all(GateSocket& gate) {
       gate.acceptor->accept(socket, error);
       if (!error) {
         ++accepted_;
-        turn_away(gate.role, std::move(socket));
+        turn_away(gate.role, std::move(socket), kShortLinger);
       }
       error = asio::error::no_descriptors;
     }
@@ -83,15 +85,25 @@ bool Server::is_full() const {
 
 namespace {
 
-// The request is not waited for: what it was does not matter.
-Async<void> say_full(std::shared_ptr<Stream> stream, std::string text) {
-  if (!co_await stream->write(text)) co_await http::close_gently(*stream);
+// The request is not waited for: what it was does not matter. What still comes is read away for a
+// moment, so that a reset does not overtake the answer.
+Async<void> say_full(std::shared_ptr<Stream> stream, std::string text, milliseconds linger) {
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, linger, [stream] { stream->close(); });
+  error_code error = co_await stream->write(text);
+  stream->shutdown_send();
+  std::size_t drained = 0;
+  while (!error && drained < kMaxDrained) {
+    error = co_await stream->read_more();
+    drained += stream->buffered().size();
+    stream->consume(stream->buffered().size());
+  }
   stream->close();
 }
 
 }  // namespace
 
-void Server::turn_away(Role role, tcp::socket socket) {
+void Server::turn_away(Role role, tcp::socket socket, milliseconds linger) {
   ++refused_;
   EgressRecord record;
   record.via = role == Role::kTransparent ? "transparent" : "";
@@ -106,7 +118,7 @@ void Server::turn_away(Role role, tcp::socket socket) {
   refusal.status = 503;
   refusal.decision = record.decision;
   ++leaving_;
-  asio::co_spawn(context_, say_full(stream, write_refusal(refusal, false)),
+  asio::co_spawn(context_, say_full(stream, write_refusal(refusal, false), linger),
                  [this](const std::exception_ptr& thrown) {
                    report(thrown);
                    --leaving_;
@@ -124,7 +136,7 @@ void Server::begin(GateSocket& gate, tcp::socket socket) {
     if (found) original = *found;
   }
   if (is_full()) {
-    turn_away(gate.role, std::move(socket));
+    turn_away(gate.role, std::move(socket), kLinger);
     return;
   }
   const auto session = std::make_shared<Session>(std::move(socket));

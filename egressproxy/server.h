@@ -42,7 +42,7 @@ class Server final {
   Async<void> accept_all(GateSocket& gate);
   void begin(GateSocket& gate, tcp::socket socket);
   bool is_full() const;
-  void turn_away(Role role, tcp::socket socket);
+  void turn_away(Role role, tcp::socket socket, milliseconds linger);
   Async<void> serve(std::shared_ptr<Session> session, Role role,
                     std::optional<os::SocketAddress> original);
 
