@@ -7,6 +7,7 @@ namespace {
 
 bool same_servers(const policy::EgressPolicy& one, const policy::EgressPolicy& other) {
   return one.resolve_timeout_ms() == other.resolve_timeout_ms() &&
+         one.uses_hosts_file() == other.uses_hosts_file() &&
          std::equal(one.servers().begin(), one.servers().end(), other.servers().begin(),
                     other.servers().end(), [](const auto& a, const auto& b) {
                       return a.address == b.address && a.port == b.port;

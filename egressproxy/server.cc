@@ -5,6 +5,7 @@
 
 #include "common/log/diagnostics.h"
 #include "egressproxy/dns_server.h"
+#include "egressproxy/dns_tcp.h"
 #include "egressproxy/refusal.h"
 #include "egressproxy/session.h"
 

@@ -147,7 +147,7 @@ Json connections_report(const StatusSources& sources) {
                     {"protocol", info.protocol ? policy::to_text(*info.protocol) : ""},
                     {"host", info.endpoint.host.text()},
                     {"port", info.endpoint.port},
-                    {"address", info.address.to_text()},
+                    {"address", info.address ? Json(info.address->to_text()) : Json()},
                     {"rule", info.decision.rule},
                     {"bytes_up", connection.meter().moved(Direction::kUp)},
                     {"bytes_down", connection.meter().moved(Direction::kDown)},
