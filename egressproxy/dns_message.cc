@@ -16,7 +16,7 @@ constexpr std::uint16_t kFlagRecursionDesired = 0x0100;
 constexpr std::uint16_t kFlagRecursionAvailable = 0x0080;
 constexpr std::uint16_t kOptionExtendedError = 15;
 constexpr std::uint16_t kPayload = 1232;
-constexpr std::uint32_t kNegativeTtl = 5;  // seconds
+constexpr std::uint32_t kNegativeTtl = 5;      // seconds
 constexpr std::uint32_t kMaxTtl = 0x7fffffff;  // RFC 2181 section 8: past it, zero is meant
 constexpr std::size_t kTypicalReply = 256;
 

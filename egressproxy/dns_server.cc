@@ -103,6 +103,7 @@ void DnsQuestion::record(const Answered& answered) {
   record.type = dns::type_text(query_.type);
   record.addresses = answered.addresses;
   record.dropped = answered.dropped;
+  record.aliases = answered.aliases;
   pipeline_.recorder().record(record);
 }
 

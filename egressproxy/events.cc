@@ -157,6 +157,14 @@ void Recorder::record(const DnsRecord& record) {
   line_.add("type", record.type);
   line_.add("protocol", "dns");
   if (record.decision.allowed()) line_.add_json("addresses", list_of(record.addresses));
+  if (!record.aliases.empty()) {
+    std::string list = "[";
+    for (const std::string& alias : record.aliases) {
+      if (list.size() > 1) list += ',';
+      log::append_json_string(list, alias);
+    }
+    line_.add_json("aliases", list + "]");
+  }
   add_dropped(record.dropped);
   add_hint(record.decision, record.host, 0, "");
   write("dns");

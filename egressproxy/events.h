@@ -43,6 +43,7 @@ struct DnsRecord {
   std::string type;
   std::vector<policy::IpAddress> addresses;
   std::vector<policy::DroppedAddress> dropped;
+  std::vector<std::string> aliases;  // of the chain that the server followed
 };
 
 struct Counters {

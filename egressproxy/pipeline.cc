@@ -17,6 +17,10 @@ Opened refused(Decision decision) {
   return opened;
 }
 
+dns::Type other_family(dns::Type type) {
+  return type == dns::Type::kA ? dns::Type::kAaaa : dns::Type::kA;
+}
+
 // A new connection that could not be recorded is not made.
 Decision unrecordable() {
   return {Verdict::kDeny, Reason::kQuotaExceeded, {}};
@@ -27,6 +31,7 @@ Decision unrecordable() {
 std::size_t Pipeline::replace_policy(std::shared_ptr<const policy::EgressPolicy> policy) {
   policy_ = std::move(policy);
   budgets_.adopt(policy_);
+  resolver_.adopt(*policy_);
   return enforce_policy(connections_, *policy_, budgets_, own_.current());
 }
 
@@ -205,18 +210,42 @@ std::optional<Answered> Pipeline::answer_now(const policy::HostName& name, dns::
   }
   const auto known = resolver_.known(name, type);
   if (!known) return std::nullopt;
-  return judge(name, std::move(answered), *known);
+  if (!policy_->refuses_mixed_answers()) return judge(name, std::move(answered), *known);
+  const auto other = resolver_.known(name, other_family(type));
+  if (!other) return std::nullopt;
+  return judge_whole(name, type, std::move(answered), *known, *other);
 }
 
 Async<Answered> Pipeline::answer(policy::HostName name, dns::Type type) {
   if (auto now = answer_now(name, type)) co_return std::move(*now);
+  if (policy_->refuses_mixed_answers()) (void)co_await resolver_.resolve(name, true);
   const Lookup lookup = co_await resolver_.lookup(name, type);
+  Lookup other;
+  if (policy_->refuses_mixed_answers()) {
+    other = co_await resolver_.lookup(name, other_family(type));
+  }
   // Decided again: the policy may have been replaced meanwhile.
   Answered answered;
   answered.decision = policy_->decide_lookup(name);
   answered.name_allowed = answered.decision.allowed();
   if (!answered.name_allowed) co_return answered;
+  if (policy_->refuses_mixed_answers()) {
+    co_return judge_whole(name, type, std::move(answered), lookup, other);
+  }
   co_return judge(name, std::move(answered), lookup);
+}
+
+Answered Pipeline::judge_whole(const policy::HostName& name, dns::Type type, Answered answered,
+                               const Lookup& lookup, const Lookup& other) {
+  Lookup both = lookup;
+  // Half of an answer is none.
+  if (other.reason != Reason::kAllowed) both.reason = other.reason;
+  both.addresses.insert(both.addresses.end(), other.addresses.begin(), other.addresses.end());
+  answered = judge(name, std::move(answered), both);
+  const bool v4 = type == dns::Type::kA;
+  std::erase_if(answered.addresses,
+                [v4](const policy::IpAddress& one) { return one.is_v4() != v4; });
+  return answered;
 }
 
 void Pipeline::answer_stand_in(const policy::HostName& name, Answered& answered) {
@@ -234,6 +263,7 @@ Answered Pipeline::judge(const policy::HostName& name, Answered answered, const 
   const Decision asked = answered.decision;
   answered.rcode = lookup.rcode;
   answered.ttl = lookup.ttl;
+  answered.aliases = lookup.aliases;
   if (lookup.reason != Reason::kAllowed) {
     answered.decision = {Verdict::kError, lookup.reason, answered.decision.rule};
     return answered;

@@ -33,6 +33,7 @@ struct Answered {
   dns::Rcode rcode = dns::Rcode::kServFail;
   std::vector<policy::IpAddress> addresses;
   std::vector<policy::DroppedAddress> dropped;
+  std::vector<std::string> aliases;
   std::uint32_t ttl = 0;
 };
 
@@ -90,6 +91,9 @@ class Pipeline final {
                     const std::shared_ptr<const policy::EgressPolicy>& decided_by);
   // Judges and pins what a lookup found.
   Answered judge(const policy::HostName& name, Answered answered, const Lookup& lookup);
+  // The same where mixed answers are refused: by the addresses of both families.
+  Answered judge_whole(const policy::HostName& name, dns::Type type, Answered answered,
+                       const Lookup& lookup, const Lookup& other);
   void answer_stand_in(const policy::HostName& name, Answered& answered);
 
   std::shared_ptr<const policy::EgressPolicy> policy_;

@@ -51,12 +51,28 @@ Reason why_nothing(const std::optional<Lookup>& first, const std::optional<Looku
 }  // namespace
 
 Resolver::Resolver(asio::io_context& context, Options options)
-    : context_(context), options_(std::move(options)) {
+    : context_(context), options_(std::move(options)), own_servers_(options_.servers) {
   ares_library_init(ARES_LIB_INIT_ALL);
 }
 
+void Resolver::adopt(const policy::EgressPolicy& policy) {
+  const auto& servers = policy.servers().empty() ? own_servers_ : policy.servers();
+  const milliseconds timeout(policy.resolve_timeout_ms());
+  if (servers == options_.servers && timeout == options_.timeout &&
+      policy.uses_hosts_file() == options_.use_hosts) {
+    return;
+  }
+  options_.servers = servers;
+  options_.timeout = timeout;
+  options_.use_hosts = policy.uses_hosts_file();
+  first_server_ = 0;
+  cache_.clear();
+  ages_.clear();
+}
+
 std::optional<Lookup> Resolver::known(const policy::HostName& name, dns::Type type) {
-  if (const auto listed = options_.hosts.find(name); listed != options_.hosts.end()) {
+  const auto listed = options_.use_hosts ? options_.hosts.find(name) : options_.hosts.end();
+  if (listed != options_.hosts.end()) {
     Lookup lookup{Reason::kAllowed, dns::Rcode::kNoError, {}, kHostsTtl, {}, false};
     for (const auto& address : listed->second) {
       if (address.is_v4() == (type == dns::Type::kA)) lookup.addresses.push_back(address);
@@ -115,7 +131,7 @@ void Resolver::keep(const Key& key, const Lookup& lookup, seconds time) {
 
 void Resolver::finish(const Key& key, std::size_t asked_first, Lookup lookup) {
   if (lookup.kept_waiting && asked_first == first_server()) {
-    first_server_ = (asked_first + 1) % options_.servers.size();
+    first_server_ = (asked_first + 1) % std::max<std::size_t>(options_.servers.size(), 1);
     first_server_until_ = Clock::now() + kServerRest;
   }
   const seconds time = time_to_keep(lookup);

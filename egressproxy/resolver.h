@@ -52,7 +52,8 @@ class Resolver final {
   struct Options {
     std::vector<policy::EgressPolicy::Server> servers;  // none: nothing is asked
     milliseconds timeout{5000};                         // of one question, in all
-    HostsTable hosts;                                   // answers before any server
+    HostsTable hosts;                                   // of the hosts file, read at the start
+    bool use_hosts = false;                             // whether it answers before any server
   };
   static constexpr milliseconds kFamilyDelay{50};  // RFC 8305, "resolution delay"
   static constexpr seconds kMaxTtl{300};
@@ -63,6 +64,10 @@ class Resolver final {
   static constexpr std::size_t kMaxFlights = 1024;  // questions at once; past it they fail
 
   Resolver(asio::io_context& context, Options options);
+
+  // A policy that came later: its servers (those of the start when it names none), its deadline,
+  // and whether the hosts file counts. What is kept is forgotten when any of it changed.
+  void adopt(const policy::EgressPolicy& policy);
 
   // What needs no question: the hosts table's answer, or one that was kept.
   std::optional<Lookup> known(const policy::HostName& name, dns::Type type);
@@ -97,6 +102,7 @@ class Resolver final {
 
   asio::io_context& context_;
   Options options_;
+  std::vector<policy::EgressPolicy::Server> own_servers_;  // of the start
   std::map<Key, std::shared_ptr<Pending>> flights_;
   std::map<Key, Kept> cache_;
   std::list<Key> ages_;  // oldest first

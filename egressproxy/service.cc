@@ -28,10 +28,11 @@ Result<Resolver::Options> resolver_options(const policy::EgressPolicy& policy) {
   Resolver::Options options;
   options.servers = policy.servers();
   options.timeout = milliseconds(policy.resolve_timeout_ms());
-  if (policy.uses_hosts_file()) {
-    TRY_ASSIGN(const std::string hosts, os::read_file("/etc/hosts"));
-    options.hosts = parse_hosts_file(hosts);
-  }
+  // Read now, also for a policy that may come later: afterwards no file can be.
+  const auto hosts = os::read_file("/etc/hosts");
+  if (hosts.ok()) options.hosts = parse_hosts_file(*hosts);
+  options.use_hosts = policy.uses_hosts_file();
+  if (!hosts.ok() && options.use_hosts) return hosts.error();
   // Where the proxy resolves, and is named by its address, nothing is looked up.
   const bool needless =
       policy.resolves_at_proxy() && !policy.upstream_proxy()->endpoint.host.is_name();

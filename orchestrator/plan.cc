@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/policy/egress_rule.h"
 #include "common/policy/fs_rules.h"
 #include "common/policy/upstream_proxy.h"
 #include "orchestrator/make_plan.h"
@@ -185,6 +186,15 @@ Status add_tracked_note(const PlanRequest& request, Plan* plan) {
   return {};
 }
 
+// A name that is written with its own letters is shown with what it stands for: two scripts can
+// look alike.
+std::string shown_rule(const std::string& text) {
+  const bool plain = std::all_of(text.begin(), text.end(),
+                                 [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  const auto rule = plain ? Result<policy::EgressRule>(Error("plain")) : policy::parse_rule(text);
+  return rule.ok() ? text + " = " + policy::to_text(*rule) : text;
+}
+
 void add_network_lines(Plan* plan) {
   const Json& rules = plan->egress_policy.at("rules");
   if (rules.empty()) {
@@ -192,7 +202,7 @@ void add_network_lines(Plan* plan) {
   }
   for (const Json& rule : rules) {
     add_line(plan, "rule",
-             "allow " + rule.at("rule").get<std::string>() + " (" +
+             "allow " + shown_rule(rule.at("rule").get<std::string>()) + " (" +
                  rule.at("id").get<std::string>() + ")");
   }
   for (const Json& rule : plan->egress_policy.at("deny")) {

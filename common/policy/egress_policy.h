@@ -121,6 +121,7 @@ class EgressPolicy final {
   struct Server {
     IpAddress address;
     std::uint16_t port = 53;
+    bool operator==(const Server&) const = default;
   };
   const std::vector<Server>& servers() const { return servers_; }
   std::uint32_t resolve_timeout_ms() const { return resolve_timeout_ms_; }

@@ -10,6 +10,7 @@
 #include "common/base/sha256.h"
 #include "common/os/files.h"
 #include "common/os/regular_file.h"
+#include "common/policy/upstream_proxy.h"
 #include "orchestrator/manifest/read_yaml.h"
 
 namespace cofferdam::orchestrator {
@@ -84,6 +85,15 @@ Result<LoadedManifest> load_from(const fs::path& file, std::string_view text) {
   return LoadedManifest{std::move(manifest), file.string(), {}};
 }
 
+// The workload can read what lies in the workspace.
+Status check_no_password(const LoadedManifest& loaded) {
+  const std::string& url = loaded.manifest.upstream_proxy;
+  if (policy::without_user(url) == url) return {};
+  return Error(loaded.source +
+               ": network.upstream_proxy.url holds a password, and the workload could read it "
+               "there. Remedy: move the manifest out of the workspace");
+}
+
 // Whether a link of the workspace decides which file `asked` means: what was approved or written
 // for another project, or for the user, would serve this one.
 bool leads_out(const fs::path& asked, const fs::path& file, const fs::path& workspace) {
@@ -112,7 +122,9 @@ Result<LoadedManifest> load_asked(const ManifestPlaces& places, const fs::path& 
                    file.string());
     }
   }
-  return load_from(file, text);
+  TRY_ASSIGN(LoadedManifest loaded, load_from(file, text));
+  if (lies_in(file, workspace)) TRY(check_no_password(loaded));
+  return loaded;
 }
 
 // Nothing where its present content was not approved, where it is no file at all, or where a link
@@ -126,6 +138,7 @@ Result<std::optional<LoadedManifest>> load_of_workspace(const ManifestPlaces& pl
   TRY_ASSIGN(const bool trusted, is_trusted(places, *file, *text));
   if (!trusted) return std::optional<LoadedManifest>();
   TRY_ASSIGN(LoadedManifest loaded, load_from(*file, *text));
+  TRY(check_no_password(loaded));
   return std::optional<LoadedManifest>(std::move(loaded));
 }
 

@@ -207,6 +207,7 @@ def test_42_alias_chains_have_an_end(gate, world):
     world.dns.add("cdn.zone.example.com", CNAME="edge.unlisted.example.net")
     world.dns.add("edge.unlisted.example.net", A=V4)
     assert gate.ask("cdn.zone.example.com")[:2] == (0, [V4])
+    assert gate.wait_event(event="dns", host="cdn.zone.example.com")["aliases"] == ["edge.unlisted.example.net"]
     world.dns.add("inner.zone.example.com", CNAME="db.unlisted.example.net")
     world.dns.add("db.unlisted.example.net", A="10.0.0.5")
     assert gate.ask("inner.zone.example.com")[:2] == (0, [])
@@ -505,6 +506,27 @@ def test_an_install_goes_on_while_the_servers_are_out_of_order(world):
         # An address that was not answered for it is none.
         result = fresh.curl("-i", "--resolve", f"steady.zone.example.com:80:{OTHER4}", "http://steady.zone.example.com/")
         assert "403" in result.stdout
+
+
+def test_41_the_strict_judge_both_families_of_a_name(world):
+    world.dns.add("torn.zone.example.com", A=V4, AAAA="fd00:7::7")
+    world.dns.add("whole.zone.example.com", A=V4, AAAA=V6)
+    world.dns.add("half.zone.example.com", A=V4)
+    rules = RULES + ["tcp://*.zone.example.com:2222"]
+    with Gate(world, rules=rules, mixed="refuse") as strict:
+        for kind in (A, AAAA, A):
+            rcode, found, packet = strict.ask("torn.zone.example.com", kind, edns=True)
+            assert (rcode, found) == (0, []) and extended_error(packet) == (15, "mixed_answer")
+        assert "(mixed_answer)" in get(strict, "torn.zone.example.com")
+        assert strict.ask("whole.zone.example.com")[:2] == (0, [V4])
+        assert strict.ask("whole.zone.example.com", AAAA)[:2] == (0, [V6])
+        assert strict.ask("half.zone.example.com")[:2] == (0, [V4])
+        assert strict.ask("half.zone.example.com", AAAA)[:2] == (0, [])
+        with strict.connect(V4, 2222) as sock:
+            assert sock.recv(100) == b"hello\n"
+    with Gate(world, rules=rules) as usual:
+        assert usual.ask("torn.zone.example.com")[:2] == (0, [V4])
+        assert usual.ask("torn.zone.example.com", AAAA)[:2] == (0, [])
 
 
 # --- as the server inside

@@ -380,6 +380,20 @@ def test_a_manifest_that_lets_the_proxy_resolve_must_say_so_twice(world, tmp_pat
     assert world.proxy.targets() == [f"{OTHER}:80"]
 
 
+def test_a_manifest_in_the_workspace_holds_no_password(world, tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    own = project / "cofferdam.yaml"
+    own.write_text(f"version: 1\nnetwork:\n  rules: ['http://{OTHER}']\n  upstream_proxy: {{url: '{URL}'}}\n")
+    assert cofferdam(world, tmp_path, "manifest", "trust", own).returncode == 0
+    for words in ((), ("--manifest", own)):
+        result = cofferdam(world, tmp_path, "run", *words, "--workspace", project, "--", "true")
+        assert result.returncode == 125 and "password" in result.stderr and PASSWORD not in result.stderr
+    own.write_text(own.read_text().replace(f"{USER}:{PASSWORD}@", ""))
+    assert cofferdam(world, tmp_path, "manifest", "trust", own).returncode == 0
+    assert cofferdam(world, tmp_path, "run", "--workspace", project, "--", "true").returncode == 0
+
+
 @pytest.mark.parametrize("text,why", [
     ("  upstream_proxy: {connect: address}\n", "url"), ("  upstream_proxy: {url: 'https://p.example:1'}\n", "not in this version"),
     ("  upstream_proxy: {url: 'http://p.example:1', connect: both}\n", "address, name"), ("  nat64: ['64:ff9b::/64']\n", "NAT64"),

@@ -43,6 +43,7 @@ TEST(HostsFile, AnswersBothFamiliesBeforeAnyServer) {
   Resolver::Options options;
   options.servers = {{*policy::IpAddress::parse("127.0.0.1"), 9}};
   options.hosts = parse_hosts_file("10.0.0.7 mirror.example\n10.0.0.8 mirror.example\n");
+  options.use_hosts = true;
   Resolver resolver(context, options);
   const auto four = resolver.known(name("mirror.example"), dns::Type::kA);
   ASSERT_TRUE(four.has_value());
@@ -53,6 +54,12 @@ TEST(HostsFile, AnswersBothFamiliesBeforeAnyServer) {
   EXPECT_TRUE(six->addresses.empty());
   EXPECT_FALSE(resolver.known(name("other.example"), dns::Type::kA).has_value());
   EXPECT_EQ(resolver.questions_sent(), 0U);
+  // A policy that came later and wants none of it.
+  const auto policy = policy::EgressPolicy::parse(
+      R"({"version":1,"sandbox":"s","operation":"o","manifest":"m","mode":"enforce","rules":[]})");
+  ASSERT_TRUE(policy.ok());
+  resolver.adopt(*policy);
+  EXPECT_FALSE(resolver.known(name("mirror.example"), dns::Type::kA).has_value());
 }
 
 TEST(Resolver, WithoutServersFailsAndAsksNobody) {
