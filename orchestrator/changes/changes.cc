@@ -112,11 +112,22 @@ Result<Placement> ReviewSession::placement(const SandboxRecord& sandbox) {
   return Placement(std::move(fs_rules), std::move(ignore));
 }
 
-Result<ChangeSet> ReviewSession::collect(const SandboxRecord& sandbox) const {
-  TRY_ASSIGN(Placement rules, placement(sandbox));
+Result<ChangeSet> ReviewSession::collect_in(Placement rules) const {
   const mode_t mask = ::umask(022);
   ::umask(mask);
   return Collector(view, std::move(rules), risks, settled, mask).collect();
+}
+
+Result<ChangeSet> ReviewSession::collect(const SandboxRecord& sandbox) const {
+  TRY_ASSIGN(Placement rules, placement(sandbox));
+  return collect_in(std::move(rules));
+}
+
+Result<ChangeSet> ReviewSession::collect_with_ignored(const SandboxRecord& sandbox,
+                                                      const std::vector<std::string>& paths) const {
+  TRY_ASSIGN(Placement rules, placement(sandbox));
+  rules.admit_ignored(paths);
+  return collect_in(std::move(rules));
 }
 
 Result<ChangeSet> compute_changes(const SandboxRecord& sandbox) {

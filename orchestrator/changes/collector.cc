@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/os/tree_paths.h"
+#include "orchestrator/changes/bulk_tree.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
@@ -74,8 +75,44 @@ Result<Visit> Collector::visit_upper(const std::string& path, const UpperEntry& 
     return Visit::kSkip;
   }
   TRY(grow(path.size()));
+  if (entry.kind == layer::Kind::kDirectory && placement_.is_admitted(path)) {
+    TRY_ASSIGN(const bool whole, take_bulk(path, entry));
+    if (whole) return Visit::kSkip;
+  }
   upper_.emplace(path, entry);
   return Visit::kEnter;
+}
+
+// A directory of ignored content that neither side had before.
+Result<bool> Collector::take_bulk(const std::string& path, const UpperEntry& entry) {
+  if (!entry.problem.empty()) return false;
+  TRY_ASSIGN(const auto record, view_.meta().base(path));
+  const bool had = record.has_value() && (record->version.kind != layer::Kind::kAbsent ||
+                                          record->state != layer::BaseState::kKnown);
+  if (had || settled_.paths.contains(path)) return false;
+  const auto parent = os::open_parent_in_tree(view_.workspace(), path);
+  if (parent.ok() && os::stat_in(parent->get(), os::leaf_of(path)).ok()) return false;
+  TRY_ASSIGN(const auto tree,
+             look_through(view_.upper(), path, risks_, [&](const std::string& below, bool is_dir) {
+               return placement_.is_hidden(below, is_dir);
+             }));
+  if (!tree.has_value()) return false;
+  Change change;
+  change.path = path;
+  change.kind = ChangeKind::kAdded;
+  change.theirs.kind = entry.kind;
+  change.theirs.mode = entry.mode;
+  change.bulk_entries = tree->entries;
+  change.bulk_bytes = tree->bytes;
+  restrict_mode(change);
+  change.risk = tree->risk;
+  if (tree->risky > 0 && change.risk.level != RiskLevel::kNone) {
+    change.risk.reason = std::to_string(tree->risky) + " in it, such as " + tree->risky_path +
+                         ": " + tree->risk.reason;
+  }
+  set_.changes.push_back(std::move(change));
+  bulk_.push_back(path);
+  return true;
 }
 
 Status Collector::take_upper() {
@@ -227,6 +264,7 @@ Status Collector::take_base(const layer::BaseRecord& record) {
     set_.omissions.push_back({record.path, "path_too_long", "not a path that can be merged", 1});
     return {};
   }
+  if (!bulk_.empty() && is_selected(record.path, bulk_)) return {};
   const bool is_dir = record.version.kind == layer::Kind::kDirectory;
   const auto found = upper_.find(record.path);
   if (found == upper_.end()) {

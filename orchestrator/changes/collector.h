@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "common/base/result.h"
 #include "orchestrator/changes/changes.h"
@@ -38,6 +39,7 @@ class Collector final {
   Status take_upper();
   Result<Visit> visit_upper(const std::string& path, const UpperEntry& entry);
   Status take_whiteout_rows();
+  Result<bool> take_bulk(const std::string& path, const UpperEntry& entry);
   Status take_base(const layer::BaseRecord& record);
   Status take_without_base(const std::string& path, const UpperEntry& entry);
   Absent without_upper(std::string_view path) const;
@@ -58,6 +60,7 @@ class Collector final {
   std::unordered_map<std::string, UpperEntry> upper_;
   std::unordered_set<std::string> with_base_;        // upper paths that have a base record
   std::unordered_set<std::string> new_directories_;  // directories whose base is something else
+  std::vector<std::string> bulk_;                    // directories taken as a whole
   std::size_t entries_ = 0;
   std::size_t bytes_ = 0;
   std::uint64_t holes_ = 0;

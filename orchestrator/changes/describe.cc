@@ -47,6 +47,10 @@ void list(std::string& text, const MergeReport& report, Outcome outcome, const s
     text += "  ";
     text += status_letter(item->change.kind);
     text += " " + shown(item->change.path);
+    if (item->change.bulk_entries > 0) {
+      text += " (" + plural(item->change.bulk_entries, "object") + ", " +
+              std::to_string(item->change.bulk_bytes) + " bytes, ignored by your rules)";
+    }
     if (!item->why.empty()) {
       text += ": " + how(*item) + shown(item->why);
     }
@@ -69,7 +73,7 @@ void list_left_out(std::string& text, const MergeReport& report) {
   }
   for (const Ignored& ignored : report.ignored) {
     text += "  ignored by your rules: " + shown(ignored.path) + " (" +
-            plural(ignored.entries, "object") + ")\n";
+            plural(ignored.entries, "object") + ", --ignored takes it home)\n";
   }
 }
 

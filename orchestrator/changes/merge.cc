@@ -47,13 +47,17 @@ Steps steps_of(const std::vector<const MergeItem*>& taken) {
   // ... and come after them.
   for (const MergeItem* item : taken) {
     if (!makes_object(*item)) continue;
+    if (item->change.bulk_entries > 0) {
+      steps.add(Step::Act::kTree, *item, item->ours, item->result);
+      continue;
+    }
     ObjectState made = item->result;
     if (made.kind == Kind::kDirectory) made.mode = kUnfilled;
     const auto act = item->ours.absent() ? Step::Act::kCreate : Step::Act::kExchange;
     steps.add(act, *item, item->ours, made);
   }
   for (auto item = taken.rbegin(); item != taken.rend(); ++item) {
-    if ((*item)->result.kind != Kind::kDirectory) continue;
+    if ((*item)->result.kind != Kind::kDirectory || (*item)->change.bulk_entries > 0) continue;
     ObjectState before = (*item)->result;
     before.mode = makes_object(**item) ? kUnfilled : (*item)->ours.mode;
     if (before.same_as((*item)->result)) continue;
@@ -67,8 +71,14 @@ Status stage(const ReviewSession& session, const Journal& journal, Steps& steps,
   Staging staging(session.view, journal.objects());
   for (std::size_t i = 0; i < steps.items.size(); ++i) {
     Step& step = steps.plan.steps[i];
-    if (step.act != Step::Act::kCreate && step.act != Step::Act::kExchange) continue;
     const MergeItem& item = *steps.items[i];
+    if (step.act == Step::Act::kTree) {
+      if (before_act) TRY(before_act("stage", step.path));
+      TRY(staging.make_tree(item, std::to_string(i)).context(step.path));
+      TRY_ASSIGN(step.after.sha256, tree_fingerprint(journal.objects(), std::to_string(i)));
+      continue;
+    }
+    if (step.act != Step::Act::kCreate && step.act != Step::Act::kExchange) continue;
     const auto content = [&](const Sink& sink) -> Status {
       if (!item.merged) return session.view.read_theirs(item.change.path, sink);
       TRY_ASSIGN(const TextMerge merged, merge_text(session.view, item.change, item.ours));
@@ -168,7 +178,8 @@ Result<MergeReport> merge_sandbox(const SandboxRecord& sandbox, const MergeOptio
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
   TRY_ASSIGN(const auto lock, os::FileLock::try_acquire_directory(session.view.workspace()));
   if (!lock.has_value()) return Error("another merge into this workspace runs");
-  TRY_ASSIGN(ChangeSet set, session.collect(sandbox));
+  TRY_ASSIGN(ChangeSet set, options.ignored ? session.collect_with_ignored(sandbox, options.paths)
+                                            : session.collect(sandbox));
   TRY_ASSIGN(Placement placement, ReviewSession::placement(sandbox));
 
   MergeReport report;

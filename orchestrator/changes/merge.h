@@ -25,6 +25,7 @@ enum class Side : std::uint8_t {
 struct MergeOptions {
   bool dry_run = false;
   bool strict_reads = false;             // stale reads are conflicts
+  bool ignored = false;                  // ignored content too, within `paths`
   std::map<std::string, Side> take;      // path (or a directory above) -> whose version
   std::vector<std::string> allow_risky;  // paths or directories
   std::vector<std::string> paths;        // only these and what lies below; empty: everything

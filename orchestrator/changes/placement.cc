@@ -1,10 +1,19 @@
 #include "orchestrator/changes/placement.h"
 
+#include <algorithm>
+
 #include "common/os/tree_paths.h"
 #include "orchestrator/changes/forbidden_names.h"
 #include "orchestrator/changes/journal.h"
 
 namespace cofferdam::orchestrator::changes {
+
+bool Placement::admits(const std::string& path) const {
+  if (!admitted_.has_value()) return false;
+  if (is_selected(path, *admitted_)) return true;
+  return std::any_of(admitted_->begin(), admitted_->end(),
+                     [&](const std::string& below) { return is_selected(below, {path}); });
+}
 
 Top* Placement::judge(const std::string& path, bool is_dir) {
   const auto known = tops_.find(path);
@@ -18,6 +27,10 @@ Top* Placement::judge(const std::string& path, bool is_dir) {
     top.place = Place::kHidden;
     top.detail = decision.rule;
   } else if (ignore_.is_ignored(path, is_dir)) {
+    if (admits(path)) {
+      ignored_plain_.insert(path);
+      return nullptr;
+    }
     top.place = Place::kIgnored;
   } else {
     return nullptr;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "common/policy/fs_rules.h"
 #include "orchestrator/changes/ignore_rules.h"
@@ -29,6 +31,15 @@ class Placement final {
   Placement(policy::FsRules rules, IgnoreRules ignore)
       : rules_(std::move(rules)), ignore_(std::move(ignore)) {}
 
+  // From now on what the user's rules ignore is plain at and below these paths ("" for all), and so
+  // are the directories above them.
+  void admit_ignored(std::vector<std::string> paths) { admitted_ = std::move(paths); }
+  // Whether `path`, which is plain, is ignored and was admitted.
+  bool is_admitted(const std::string& path) const { return ignored_plain_.contains(path); }
+  bool is_hidden(const std::string& path, bool is_dir) const {
+    return !rules_.decide(path, is_dir).visible();
+  }
+
   // The topmost path at or above `path` that is not plain, made known if it was not; nullptr when
   // the whole path is plain. Pointers stay valid.
   Top* top_of(const std::string& path, bool is_dir);
@@ -40,6 +51,9 @@ class Placement final {
 
   policy::FsRules rules_;
   IgnoreRules ignore_;
+  bool admits(const std::string& path) const;
+  std::optional<std::vector<std::string>> admitted_;
+  std::unordered_set<std::string> ignored_plain_;
   std::unordered_set<std::string> plain_directories_;
   std::unordered_map<std::string, Top> tops_;
 };

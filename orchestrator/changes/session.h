@@ -17,6 +17,12 @@ struct ReviewSession {
   static Result<ReviewSession> open(const SandboxRecord& sandbox);
   static Result<Placement> placement(const SandboxRecord& sandbox);
   Result<ChangeSet> collect(const SandboxRecord& sandbox) const;
+  // With the ignored content at and below `paths` (none: all of it) among the changes.
+  Result<ChangeSet> collect_with_ignored(const SandboxRecord& sandbox,
+                                         const std::vector<std::string>& paths) const;
+
+ private:
+  Result<ChangeSet> collect_in(Placement rules) const;
 };
 
 }  // namespace cofferdam::orchestrator::changes

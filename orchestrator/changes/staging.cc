@@ -9,6 +9,7 @@
 #include "common/os/files.h"
 #include "common/os/object_copy.h"
 #include "common/os/tree_paths.h"
+#include "orchestrator/changes/bulk_tree.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
@@ -120,6 +121,17 @@ Status Staging::make_directory(const std::string& name, const Origin& origin) co
     return Error::from_errno("chmod");
   }
   return {};
+}
+
+Status Staging::make_tree(const MergeItem& item, const std::string& name) {
+  TRY_ASSIGN(const Origin origin, origin_of(item));
+  TreeOwner owner;
+  const mode_t mask = ::umask(022);
+  ::umask(mask);
+  owner.umask = mask;
+  if (::geteuid() == 0) owner.uid = origin.uid;
+  if (::geteuid() == 0 || origin.set_group_id) owner.gid = origin.gid;
+  return copy_tree(view_.upper(), item.change.path, objects_, name, owner);
 }
 
 Status Staging::make(const MergeItem& item, const ContentSource& content, const std::string& name) {

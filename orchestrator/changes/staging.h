@@ -25,6 +25,9 @@ class Staging final {
   // must be just that. Directories are made with mode 0700: they are filled first.
   Status make(const MergeItem& item, const ContentSource& content, const std::string& name);
 
+  // The same of a whole directory of ignored content.
+  Status make_tree(const MergeItem& item, const std::string& name);
+
  private:
   // Where a new object's owner comes from: what it replaces, or its nearest directory that is
   // there.

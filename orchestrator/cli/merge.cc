@@ -32,6 +32,7 @@ Result<changes::MergeOptions> merge_options(const Context& context, const Sandbo
   changes::MergeOptions result;
   result.dry_run = options.dry_run;
   result.strict_reads = options.strict_reads;
+  result.ignored = options.ignored;
   for (const auto& [side, argument] : options.take) {
     if (side != "ours" && side != "theirs" && side != "markers") {
       return Error("--take " + side + ": ours, theirs or markers");
@@ -47,7 +48,6 @@ Result<changes::MergeOptions> merge_options(const Context& context, const Sandbo
 }
 
 int merge(const Context& context, const Options& options) {
-  if (options.ignored) return fail("merge --ignored is not in this version");
   if (options.commits) return fail("merge --commits is not in this version");
   const auto found = find_sandbox(context, options.selector);
   if (!found.ok()) return fail(found.error());
@@ -88,7 +88,8 @@ void add_merge(CLI::App& app, Context& context) {
                     "What the sandbox read and you changed since is a conflict");
   command->add_option("--allow-risky", options->allow_risky, "Take this risky path home too")
       ->allow_extra_args(false);
-  command->add_flag("--ignored", options->ignored, "Not in this version");
+  command->add_flag("--ignored", options->ignored,
+                    "Also what your own ignore rules cover, e.g. --ignored node_modules");
   command->add_flag("--commits", options->commits, "Not in this version");
   command->add_option("PATH", options->paths, "Only these paths and what lies below them");
   command->callback([&context, options] {

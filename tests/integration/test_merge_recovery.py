@@ -127,6 +127,33 @@ def test_a_writer_that_saves_in_a_loop_never_loses_its_newest_save(project):
     assert not any(name.startswith(".cofferdam") for name in os.listdir(project.top))
 
 
+def test_ignored_content_comes_home_in_bulk_when_asked_and_goes_again_with_undo(project):
+    project.sandbox("""set -e
+        echo two >> a.txt; mkdir -p node_modules/left/lib node_modules/.bin
+        echo 1 > node_modules/left/lib/index.js; echo '#!/bin/sh' > node_modules/left/run; chmod 755 node_modules/left/run
+        ln -s ../left/run node_modules/.bin/run; touch -d 2020-01-01 node_modules/left/lib/index.js""")
+    before = tree(project.top)
+    assert "ignored by your rules: node_modules (7 objects" in project("merge", "last", "--dry-run")
+    out = project("merge", "last", "--ignored", "--dry-run", "node_modules")
+    assert "node_modules (7 objects" in out and "would merge 1 change" in out
+    assert tree(project.top) == before
+    project("merge", "last", "--ignored", "node_modules")
+    after = tree(project.top)
+    assert set(after) - set(before) == {"node_modules", "node_modules/left", "node_modules/left/lib", "node_modules/.bin",
+                                        "node_modules/left/lib/index.js", "node_modules/left/run", "node_modules/.bin/run"}
+    assert after["a.txt"] == before["a.txt"]
+    assert int((project.top / "node_modules/left/lib/index.js").stat().st_mtime) == 1577836800
+    assert len({(path.lstat().st_uid, path.lstat().st_gid) for path in project.top.rglob("*")}) == 1
+    # Undo is refused over an edit below it, and else takes it away as a whole.
+    project.write("node_modules/left/mine", "mine\n")
+    assert "node_modules" in project("undo", "last", expect=1)
+    (project.top / "node_modules/left/mine").unlink()
+    os.utime(project.top / "node_modules/left", ns=((project.runner.layer() / "upper/node_modules/left").stat().st_atime_ns,
+                                                    (project.runner.layer() / "upper/node_modules/left").stat().st_mtime_ns))
+    project("undo", "last")
+    assert tree(project.top) == before
+
+
 def test_another_merge_into_the_same_workspace_waits_its_turn(project):
     project.sandbox("echo two >> a.txt")
     descriptor = os.open(project.top, os.O_RDONLY)

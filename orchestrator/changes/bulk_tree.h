@@ -1,0 +1,47 @@
+// BulkTree: a whole directory of ignored content that the workspace does not have, taken home as
+// one object (a dependency folder: tens of thousands of files that nobody reviews one by one).
+//
+// Looked through by names, kinds and modes only; anything in it that a merge would leave behind
+// makes it no bulk tree, and its entries are then changes like all others.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/risk.h"
+
+namespace cofferdam::orchestrator::changes {
+
+// Whether a path must not come home, by the sandbox's own rules.
+using IsHidden = std::function<bool(const std::string& path, bool is_dir)>;
+
+struct BulkTree {
+  std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;
+  Risk risk;                // the worst in it
+  std::string risky_path;   // the first such
+  std::uint64_t risky = 0;  // how many are that bad
+};
+
+// What lies in the layer at and below `path`; nothing when it is no bulk tree.
+Result<std::optional<BulkTree>> look_through(int upper, const std::string& path,
+                                             const RiskTable& risks, const IsHidden& is_hidden);
+
+struct TreeOwner {
+  std::optional<uid_t> uid;  // absent: stays the caller's
+  std::optional<gid_t> gid;
+  std::uint32_t umask = 022;
+};
+
+// Copies it to `name` in `to`: reflinks where the file system can, else bytes. Modes (without
+// set-id bits and what the umask withholds) and modification times go along.
+Status copy_tree(int upper, const std::string& path, int to, const std::string& name,
+                 const TreeOwner& owner);
+
+}  // namespace cofferdam::orchestrator::changes
