@@ -144,6 +144,9 @@ class World:
             self.process = None
         while self.mounted:
             umount(self.mounted.pop())
+        # What a sanitizer found says so in its summary, whatever the exit status was.
+        said = getattr(self, "diagnostics", "")
+        assert "Sanitizer" not in said, said
         return status
 
     def ask(self, request):

@@ -606,7 +606,10 @@ class Gate:
         if self._liveness >= 0:
             os.close(self._liveness)
             self._liveness = -1
-        return self.process.wait(timeout=10)
+        status = self.process.wait(timeout=10)
+        said = self.stderr_file.read_text(errors="replace")
+        assert "Sanitizer" not in said, said  # whatever the exit status was
+        return status
 
     def run(self, argv, **options):
         options.setdefault("capture_output", True)
