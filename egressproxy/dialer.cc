@@ -23,33 +23,34 @@ struct Race {
 };
 
 // kAllowed, or why this attempt came to nothing.
-Async<policy::Reason> connect(tcp::socket& socket, const Goal& goal) {
+Async<TunnelOutcome> connect(tcp::socket& socket, const Goal& goal) {
   const policy::Reason unreachable =
       goal.request.empty() ? policy::Reason::kConnectFailed : policy::Reason::kUpstreamProxyFailed;
   error_code error;
   socket.open(goal.peer.protocol(), error);
   if (!error) std::tie(error) = co_await socket.async_connect(goal.peer, kNoThrow);
-  if (error) co_return unreachable;
+  if (error) co_return TunnelOutcome{unreachable, false};
   const tcp::endpoint peer = socket.remote_endpoint(error);
-  if (error) co_return unreachable;
-  if (peer != goal.peer) co_return policy::Reason::kPeerMismatch;
+  if (error) co_return TunnelOutcome{unreachable, false};
+  if (peer != goal.peer) co_return TunnelOutcome{policy::Reason::kPeerMismatch, false};
   socket.set_option(tcp::no_delay(true), error);
-  if (goal.request.empty()) co_return policy::Reason::kAllowed;
+  if (goal.request.empty()) co_return TunnelOutcome{policy::Reason::kAllowed, false};
   co_return co_await open_tunnel(socket, goal.request);
 }
 
 Async<void> attempt(std::shared_ptr<Race> race, Goal goal) {
   auto socket = std::make_shared<tcp::socket>(co_await asio::this_coro::executor);
   race->sockets.push_back(socket);
-  const policy::Reason reason = co_await connect(*socket, goal);
+  const TunnelOutcome outcome = co_await connect(*socket, goal);
   --race->running;
   if (race->over) co_return;
-  if (reason == policy::Reason::kAllowed) {
+  if (outcome.reason == policy::Reason::kAllowed) {
     race->over = true;
     race->result.address = goal.address;
     race->result.socket = std::move(*socket);
   } else {
-    race->result.reason = reason;
+    race->result.reason = outcome.reason;
+    race->over = outcome.unauthenticated;
     error_code ignored;
     socket->close(ignored);
   }

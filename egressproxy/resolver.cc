@@ -15,6 +15,12 @@ constexpr std::size_t kMaxServers = 8;
 constexpr std::size_t kMaxHostsLines = 100000;
 constexpr std::uint32_t kHostsTtl = 60;  // seconds
 
+const std::vector<policy::IpAddress>* hosts_of(const HostsTable& table,
+                                               const policy::HostName& name) {
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : &found->second;
+}
+
 seconds time_to_keep(const Lookup& lookup) {
   if (lookup.reason != Reason::kAllowed) return Resolver::kFailureTtl;
   if (lookup.addresses.empty()) return Resolver::kNegativeTtl;
@@ -53,6 +59,12 @@ Reason why_nothing(const std::optional<Lookup>& first, const std::optional<Looku
 Resolver::Resolver(asio::io_context& context, Options options)
     : context_(context), options_(std::move(options)), own_servers_(options_.servers) {
   ares_library_init(ARES_LIB_INIT_ALL);
+  use_hosts(options_.use_hosts);
+}
+
+void Resolver::use_hosts(bool use) {
+  options_.use_hosts = use;
+  if (use && !hosts_) hosts_ = parse_hosts_file(options_.hosts_text);
 }
 
 void Resolver::adopt(const policy::EgressPolicy& policy) {
@@ -64,17 +76,17 @@ void Resolver::adopt(const policy::EgressPolicy& policy) {
   }
   options_.servers = servers;
   options_.timeout = timeout;
-  options_.use_hosts = policy.uses_hosts_file();
+  use_hosts(policy.uses_hosts_file());
   first_server_ = 0;
   cache_.clear();
   ages_.clear();
 }
 
 std::optional<Lookup> Resolver::known(const policy::HostName& name, dns::Type type) {
-  const auto listed = options_.use_hosts ? options_.hosts.find(name) : options_.hosts.end();
-  if (listed != options_.hosts.end()) {
+  const auto* listed = options_.use_hosts ? hosts_of(*hosts_, name) : nullptr;
+  if (listed != nullptr) {
     Lookup lookup{Reason::kAllowed, dns::Rcode::kNoError, {}, kHostsTtl, {}, false};
-    for (const auto& address : listed->second) {
+    for (const auto& address : *listed) {
       if (address.is_v4() == (type == dns::Type::kA)) lookup.addresses.push_back(address);
     }
     return lookup;

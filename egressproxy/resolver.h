@@ -52,7 +52,7 @@ class Resolver final {
   struct Options {
     std::vector<policy::EgressPolicy::Server> servers;  // none: nothing is asked
     milliseconds timeout{5000};                         // of one question, in all
-    HostsTable hosts;                                   // of the hosts file, read at the start
+    std::string hosts_text;                             // of the hosts file, read at the start
     bool use_hosts = false;                             // whether it answers before any server
   };
   static constexpr milliseconds kFamilyDelay{50};  // RFC 8305, "resolution delay"
@@ -98,11 +98,13 @@ class Resolver final {
   void finish(const Key& key, std::size_t asked_first, Lookup lookup);
   void keep(const Key& key, const Lookup& lookup, seconds time);
   std::size_t first_server();
+  void use_hosts(bool use);
   static Async<void> wait(std::shared_ptr<Pending> pending);
 
   asio::io_context& context_;
   Options options_;
   std::vector<policy::EgressPolicy::Server> own_servers_;  // of the start
+  std::optional<HostsTable> hosts_;                        // parsed when it first counts
   std::map<Key, std::shared_ptr<Pending>> flights_;
   std::map<Key, Kept> cache_;
   std::list<Key> ages_;  // oldest first

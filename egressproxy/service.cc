@@ -29,10 +29,10 @@ Result<Resolver::Options> resolver_options(const policy::EgressPolicy& policy) {
   options.servers = policy.servers();
   options.timeout = milliseconds(policy.resolve_timeout_ms());
   // Read now, also for a policy that may come later: afterwards no file can be.
-  const auto hosts = os::read_file("/etc/hosts");
-  if (hosts.ok()) options.hosts = parse_hosts_file(*hosts);
+  auto hosts = os::read_file("/etc/hosts");
   options.use_hosts = policy.uses_hosts_file();
   if (!hosts.ok() && options.use_hosts) return hosts.error();
+  if (hosts.ok()) options.hosts_text = std::move(*hosts);
   // Where the proxy resolves, and is named by its address, nothing is looked up.
   const bool needless =
       policy.resolves_at_proxy() && !policy.upstream_proxy()->endpoint.host.is_name();

@@ -58,29 +58,29 @@ std::string write_connect(const policy::UpstreamProxy& proxy, const ProxyTarget&
   return head + "\r\n\r\n";
 }
 
-Reason judge_connect_response(std::string_view head) {
+TunnelOutcome judge_connect_response(std::string_view head) {
   const auto response = http::parse_response(head);
-  if (!response) return Reason::kUpstreamProxyFailed;
+  if (!response) return {};
   const int status = response->status;
-  if (status >= 200 && status < 300) return Reason::kAllowed;
+  if (status >= 200 && status < 300) return {Reason::kAllowed, false};
   // 408, 429 and its own troubles pass; everything else will be said again.
   const bool passes = status == 408 || status == 429 || status >= 500;
-  return passes ? Reason::kUpstreamProxyFailed : Reason::kUpstreamProxyRefused;
+  return {passes ? Reason::kUpstreamProxyFailed : Reason::kUpstreamProxyRefused, status == 407};
 }
 
-Async<Reason> open_tunnel(tcp::socket& socket, std::string request) {
+Async<TunnelOutcome> open_tunnel(tcp::socket& socket, std::string request) {
   const auto [unsent, sent] = co_await asio::async_write(socket, asio::buffer(request), kNoThrow);
-  if (unsent || sent != request.size()) co_return Reason::kUpstreamProxyFailed;
+  if (unsent || sent != request.size()) co_return TunnelOutcome();
   std::string head;
   std::array<char, 4096> buffer{};
   while (!head.ends_with("\r\n\r\n")) {
     const auto [error, seen] =
         co_await socket.async_receive(asio::buffer(buffer), tcp::socket::message_peek, kNoThrow);
-    if (error || seen == 0 || head.size() > kMaxHead) co_return Reason::kUpstreamProxyFailed;
+    if (error || seen == 0 || head.size() > kMaxHead) co_return TunnelOutcome();
     const std::size_t count = head_part(head, std::string_view(buffer.data(), seen));
     const auto [failed, taken] =
         co_await socket.async_receive(asio::buffer(buffer.data(), count), kNoThrow);
-    if (failed || taken == 0) co_return Reason::kUpstreamProxyFailed;
+    if (failed || taken == 0) co_return TunnelOutcome();
     head.append(buffer.data(), taken);
   }
   co_return judge_connect_response(head);

@@ -76,12 +76,18 @@ NameAuthorization authorize_unresolved(const policy::EgressPolicy& policy,
 std::string write_connect(const policy::UpstreamProxy& proxy, const ProxyTarget& target);
 
 // What a proxy's response to CONNECT means: kAllowed for 2xx, else one of the two reasons.
+struct TunnelOutcome {
+  policy::Reason reason = policy::Reason::kUpstreamProxyFailed;
+  // It wants to know who asks and was not satisfied (407): to ask again, for another target, would
+  // only lock the user out.
+  bool unauthenticated = false;
+};
 // `head` ends with its empty line.
-policy::Reason judge_connect_response(std::string_view head);
+TunnelOutcome judge_connect_response(std::string_view head);
 
 // On a socket that is connected to the proxy: asks, and reads the response to its last byte and no
 // further, because a server that speaks first may be right behind it. Deadlines are the caller's:
 // it closes the socket.
-Async<policy::Reason> open_tunnel(tcp::socket& socket, std::string request);
+Async<TunnelOutcome> open_tunnel(tcp::socket& socket, std::string request);
 
 }  // namespace cofferdam::egressproxy

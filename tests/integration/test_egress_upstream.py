@@ -239,6 +239,16 @@ def test_what_the_proxy_says_is_502_with_its_reason(gate, world, answer, reason,
         assert b"nonsense" not in got and b"no way" not in got and b"yyyy" not in got
 
 
+def test_a_password_that_is_not_taken_is_not_tried_again_and_again(gate, world):
+    world.dns.add("many.wild.example.com", A=[V4, OTHER4, "93.184.216.36"], AAAA=V6)
+    world.proxy.behaviour = b"HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n"
+    assert "(upstream_proxy_refused)" in get(gate, "many.wild.example.com")
+    assert len(world.proxy.heads) == 1
+    world.proxy.behaviour = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+    assert "(upstream_proxy_failed)" in get(gate, "many.wild.example.com")
+    assert len(world.proxy.heads) == 5
+
+
 def test_a_proxy_that_is_not_there(world):
     with Gate(world, rules=RULES, upstream_proxy={"url": f"http://{PROXY}:3999"}) as lost:
         answer = get(lost, SITE)

@@ -42,7 +42,7 @@ TEST(HostsFile, AnswersBothFamiliesBeforeAnyServer) {
   asio::io_context context;
   Resolver::Options options;
   options.servers = {{*policy::IpAddress::parse("127.0.0.1"), 9}};
-  options.hosts = parse_hosts_file("10.0.0.7 mirror.example\n10.0.0.8 mirror.example\n");
+  options.hosts_text = "10.0.0.7 mirror.example\n10.0.0.8 mirror.example\n";
   options.use_hosts = true;
   Resolver resolver(context, options);
   const auto four = resolver.known(name("mirror.example"), dns::Type::kA);

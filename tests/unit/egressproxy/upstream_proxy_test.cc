@@ -85,7 +85,8 @@ TEST(UpstreamProxy, ItsAnswerIsRetryableOrFinal) {
        Reason::kUpstreamProxyFailed},
       {"\r\n\r\n", Reason::kUpstreamProxyFailed}};
   for (const Case& c : cases) {
-    EXPECT_EQ(policy::to_text(judge_connect_response(c.head)), policy::to_text(c.reason)) << c.head;
+    EXPECT_EQ(policy::to_text(judge_connect_response(c.head).reason), policy::to_text(c.reason))
+        << c.head;
   }
 }
 
@@ -104,8 +105,9 @@ struct Pair {
 Reason tunnel_through(std::vector<std::string> pieces, std::string* rest, bool end) {
   Pair pair;
   Reason found = Reason::kAllowed;
-  asio::co_spawn(pair.context, open_tunnel(pair.near, "CONNECT a:1 HTTP/1.1\r\n\r\n"),
-                 [&found](const std::exception_ptr&, Reason reason) { found = reason; });
+  asio::co_spawn(
+      pair.context, open_tunnel(pair.near, "CONNECT a:1 HTTP/1.1\r\n\r\n"),
+      [&found](const std::exception_ptr&, TunnelOutcome outcome) { found = outcome.reason; });
   for (const std::string& piece : pieces) {
     asio::write(pair.far, asio::buffer(piece));
     pair.context.restart();
