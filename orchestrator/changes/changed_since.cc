@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <set>
+#include <algorithm>
 
 #include "common/os/tree_paths.h"
 #include "orchestrator/changes/layer_view.h"
@@ -76,36 +76,52 @@ Result<std::vector<StuckStep>> Transaction::changed_since(Position at) const {
   return changed;
 }
 
+namespace {
+
+// Adds what stat tells of an object, and a link's text.
+Status add_to(Sha256& hash, int directory, const std::string& name, const std::string& path,
+              const struct stat& st) {
+  std::string line = path;
+  line += '\0';
+  line += std::to_string(st.st_mode) + " " + std::to_string(st.st_mtim.tv_sec) + "." +
+          std::to_string(st.st_mtim.tv_nsec);
+  if (S_ISREG(st.st_mode)) line += " " + std::to_string(st.st_size);
+  if (S_ISLNK(st.st_mode)) {
+    TRY_ASSIGN(const std::string text, os::read_link_in(directory, name));
+    line += " " + text;
+  }
+  line += '\0';
+  hash.update(line);
+  return {};
+}
+
+}  // namespace
+
 Result<Sha256Digest> tree_fingerprint(int directory, std::string_view name) {
   Sha256 hash;
-  // Paths below the top, depth first; names in byte order.
-  std::vector<std::string> stack = {std::string(name)};
+  TRY_ASSIGN(const struct stat top, os::stat_in(directory, name));
+  TRY(add_to(hash, directory, std::string(name), "", top));
+  // Directories by their path below `directory`; names in byte order.
+  std::vector<std::string> stack;
+  if (S_ISDIR(top.st_mode)) stack.emplace_back(name);
   while (!stack.empty()) {
     const std::string path = std::move(stack.back());
     stack.pop_back();
-    TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(directory, path));
-    TRY_ASSIGN(const struct stat st, os::stat_in(parent.get(), os::leaf_of(path)));
-    // Relative to the top, so that it may be moved.
-    std::string line = path.substr(name.size());
-    line += '\0';
-    line += std::to_string(st.st_mode) + " " + std::to_string(st.st_mtim.tv_sec) + "." +
-            std::to_string(st.st_mtim.tv_nsec);
-    if (S_ISREG(st.st_mode)) line += " " + std::to_string(st.st_size);
-    if (S_ISLNK(st.st_mode)) {
-      TRY_ASSIGN(const std::string text, os::read_link_in(parent.get(), os::leaf_of(path)));
-      line += " " + text;
-    }
-    line += '\0';
-    hash.update(line);
-    if (!S_ISDIR(st.st_mode)) continue;
-    std::set<std::string, std::greater<>> names;
     TRY_ASSIGN(const os::UniqueFd fd,
-               os::open_in_tree(parent.get(), os::leaf_of(path), O_RDONLY | O_DIRECTORY));
+               os::open_in_tree(directory, path, O_RDONLY | O_DIRECTORY));
+    std::vector<std::string> names;
     TRY(os::for_each_name(fd.get(), [&](std::string_view child) -> Status {
-      names.emplace(child);
+      names.emplace_back(child);
       return {};
     }));
-    for (const std::string& child : names) stack.push_back(path + "/" + child);
+    std::sort(names.begin(), names.end());
+    for (const std::string& child : names) {
+      TRY_ASSIGN(const struct stat st, os::stat_in(fd.get(), child));
+      // Relative to the top, so that it may be moved.
+      const std::string below = path + "/" + child;
+      TRY(add_to(hash, fd.get(), child, below.substr(name.size()), st));
+      if (S_ISDIR(st.st_mode)) stack.push_back(below);
+    }
   }
   return hash.finish();
 }

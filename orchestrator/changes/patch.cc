@@ -35,6 +35,7 @@ bool mode_has_a_form(const ObjectState& base, const ObjectState& theirs) {
 struct Side {
   std::optional<ObjectState> state;
   ContentSource source;
+  std::optional<std::string> bytes;  // the whole content, where it is small enough for text
 };
 
 // `source`, with an error at its end when the content is not what was judged.
@@ -52,14 +53,26 @@ ContentSource checked(ContentSource source, const ObjectState& state) {
   };
 }
 
-Result<std::string> slurp(const Side& side) {
+// Reads small content once, for its id and its lines.
+Status load(Side& side) {
+  if (side.state.has_value() && side.state->size > kMaxTextBytes) return {};
   std::string bytes;
-  if (!side.state.has_value()) return bytes;
-  TRY(side.source([&](std::string_view piece) -> Status {
-    bytes += piece;
-    return {};
-  }));
-  return bytes;
+  if (side.state.has_value()) {
+    TRY(side.source([&](std::string_view piece) -> Status {
+      if (bytes.size() + piece.size() > kMaxTextBytes) {
+        return Error("content changed while it was read");
+      }
+      bytes += piece;
+      return {};
+    }));
+  }
+  side.bytes = std::move(bytes);
+  return {};
+}
+
+Result<std::string> id_of_content(const Side& side) {
+  if (!side.bytes.has_value()) return blob_id(side.state->size, side.source);
+  return blob_id(side.bytes->size(), [&](const Sink& sink) { return sink(*side.bytes); });
 }
 
 std::uint64_t size_of(const Side& side) {
@@ -84,12 +97,9 @@ class Section final {
                                  before_.state->sha256 != after_.state->sha256;
     TRY(header(content_differs));
     if (!content_differs) return {};
-    if (size_of(before_) <= kMaxTextBytes && size_of(after_) <= kMaxTextBytes) {
-      TRY_ASSIGN(const std::string old_bytes, slurp(before_));
-      TRY_ASSIGN(const std::string new_bytes, slurp(after_));
-      if (!looks_binary(old_bytes) && !looks_binary(new_bytes)) {
-        return text(old_bytes, new_bytes, result);
-      }
+    if (before_.bytes.has_value() && after_.bytes.has_value() && !looks_binary(*before_.bytes) &&
+        !looks_binary(*after_.bytes)) {
+      return text(*before_.bytes, *after_.bytes, result);
     }
     result.binary = true;
     return binary();
@@ -131,7 +141,7 @@ class Section final {
 
   static Result<std::string> id_of(const Side& side) {
     if (!side.state.has_value()) return std::string(kNullBlobId);
-    return blob_id(side.state->size, side.source);
+    return id_of_content(side);
   }
 
   Status text(std::string_view old_bytes, std::string_view new_bytes, PatchResult& result) {
@@ -237,8 +247,10 @@ Result<PatchResult> write_patch(const LayerView& view, const Change& change, Pat
         checked([&](const Sink& sink) { return view.read_base(change.path, change.base, sink); },
                 change.base);
     // Asked first: a section that cannot be finished must not be begun.
-    const auto id = blob_id(change.base.size, before.source);
-    if (!id.ok()) {
+    const bool readable = before.state->size > kMaxTextBytes
+                              ? blob_id(before.state->size, before.source).ok()
+                              : load(before).ok();
+    if (!readable) {
       return PatchResult{Written::kNone,
                          "its content before the change was too large to keep, and the workspace "
                          "holds something else now",
@@ -250,6 +262,9 @@ Result<PatchResult> write_patch(const LayerView& view, const Change& change, Pat
     after.source = checked([&](const Sink& sink) { return view.read_theirs(change.path, sink); },
                            change.theirs);
   }
+  TRY(load(after));
+  if (!old_blob) TRY(load(before));
+  TRY(load(none));
   // git knows no change of type: it is a deletion and a creation.
   if (old_blob && new_blob && change.base.kind != change.theirs.kind) {
     TRY(Section({change.path, change.path}, before, none, style, out).write(result));
@@ -283,6 +298,10 @@ Result<PatchResult> write_rename(const LayerView& view, const Change& from, cons
   after.state = to.theirs;
   after.source =
       checked([&](const Sink& sink) { return view.read_theirs(to.path, sink); }, to.theirs);
+  if (similarity < 100) {
+    TRY(load(before));
+    TRY(load(after));
+  }
   TRY(Section({from.path, to.path, similarity}, before, after, style, out).write(result));
   if (!mode_has_a_form({}, to.theirs)) {
     result.written = Written::kPartly;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "common/base/escape.h"
 #include "common/log/event_log.h"
@@ -90,6 +91,7 @@ struct Review {
   std::uint64_t ignored = 0;  // by the user's own ignore rules
   std::size_t omitted = 0;    // never exported nor merged: .git, special files, …
   std::string changes_error;
+  std::vector<std::string> risks;  // "PATH: why it wants a look", worst first
 };
 
 Review review(const OwnedSandbox& sandbox, const Plan& plan) {
@@ -103,6 +105,13 @@ Review review(const OwnedSandbox& sandbox, const Plan& plan) {
     out.changes = changes->changes.size();
     out.ignored = changes->ignored_entries();
     out.omitted = changes->omissions.size();
+    for (const std::size_t i : changes->by_risk()) {
+      const changes::Change& change = changes->changes[i];
+      if (change.risk.level == changes::RiskLevel::kNone) break;
+      const bool refused = change.risk.level == changes::RiskLevel::kNeedsAllowance;
+      out.risks.push_back(change.path + ": " + change.risk.reason +
+                          (refused ? " (merge wants --allow-risky)" : ""));
+    }
   } else {
     out.changes_error = changes.error().message();
   }
@@ -169,10 +178,15 @@ std::string merge_mode(const RunOptions& options) {
 
 // The workload has ended: nothing of it can write to the terminal any more. Nor may what was typed
 // while it ran, as an answer to a question of its own, be taken for the answer to this one.
-bool ask_for_merge(std::size_t changes) {
+bool ask_for_merge(std::size_t changes, const std::vector<std::string>& risks) {
   if (!os::is_terminal(STDIN_FILENO)) {
     note("--merge=ask, but stdin is no terminal: nothing was merged");
     return false;
+  }
+  constexpr std::size_t kMaxShown = 20;
+  for (std::size_t i = 0; i < risks.size() && i < kMaxShown; ++i) note("! " + risks[i]);
+  if (risks.size() > kMaxShown) {
+    note("! … and " + std::to_string(risks.size() - kMaxShown) + " more: cofferdam diff");
   }
   const std::string prompt = "cofferdam: merge " + std::to_string(changes) +
                              (changes == 1 ? " change" : " changes") + " now? [y/N] ";
@@ -185,11 +199,11 @@ bool ask_for_merge(std::size_t changes) {
 
 // The exit status after merging as asked; 1 only where the workload itself ended with 0.
 int merge(const Context& context, const RunOptions& options, const SandboxRecord& record,
-          std::size_t* changes, int status) {
+          std::size_t* changes, const std::vector<std::string>& risks, int status) {
   const std::string mode = merge_mode(options);
   if (mode == "never" || *changes == 0) return status;
   if (mode == "ask" && options.json) settle_terminal();
-  if (mode == "ask" && !ask_for_merge(*changes)) return status;
+  if (mode == "ask" && !ask_for_merge(*changes, risks)) return status;
   const int merged = merge_after_run(context, record);
   if (const auto left = count_changes(record); left.ok()) *changes = *left;
   return status != 0 ? status : merged;
@@ -244,8 +258,8 @@ int carry_out_run(const Context& context, const RunOptions& options, const Sandb
     settle_terminal();
     print_summary(sandbox, outcome, reviewed);
   }
-  const int status =
-      merge(context, options, sandbox.record, &reviewed.changes, outcome.exit_status());
+  const int status = merge(context, options, sandbox.record, &reviewed.changes, reviewed.risks,
+                           outcome.exit_status());
   if (!options.remove) return status;
   if (reviewed.changes > 0 || !reviewed.changes_error.empty()) {
     note("--rm: kept, because it has unmerged changes");

@@ -287,6 +287,42 @@ def test_a_renamed_file_is_one_section_of_a_patch_that_applies(project):
     assert tree(project.runner.home / "clean") == tree(project.top)
 
 
+def test_before_it_asks_for_a_merge_a_run_names_what_is_risky_with_its_reason(project):
+    runner = project.runner
+    ours, theirs = pty.openpty()
+    words = runner.command(["sh", "-c", "echo evil > .envrc; echo '{}' > package.json; echo ok > ok"], ["--merge=ask"])
+    run = subprocess.Popen(words, cwd=project.top, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    out = b""
+    with contextlib.suppress(OSError):
+        while piece := os.read(ours, 4096):
+            out += piece
+            if b"[y/N]" in out and not out.endswith(b"\n"):
+                os.write(ours, b"n\n")
+    os.close(ours)
+    assert run.wait(timeout=60) == 0
+    text = out.decode(errors="replace")
+    assert text.index("! .envrc: direnv runs it") < text.index("! package.json: ") < text.index("[y/N]"), text
+    assert not (project.top / "ok").exists()
+
+
+def test_a_hundred_megabytes_of_binary_come_back_byte_for_byte():
+    skip_unless_root()
+    runner = Runner()
+    try:
+        project = Project(runner)
+        project.git("clone", "-q", ".", str(runner.home / "clean"))
+        project.sandbox("head -c 104857600 /dev/urandom > big.bin")
+        patch = runner.home / "out.patch"
+        project("export", "last", "-o", str(patch))
+        project.git("apply", "--binary", str(patch), cwd=runner.home / "clean")
+        project("merge", "last")
+        assert subprocess.run(["cmp", runner.home / "clean/big.bin", project.top / "big.bin"], check=False).returncode == 0
+        assert (project.top / "big.bin").stat().st_size == 104857600
+    finally:
+        runner.close()
+
+
 def test_merge_auto_takes_home_and_keeps_the_exit_status(project):
     done = project.runner.shell("echo two >> a.txt; exit 3", ["--merge=auto"])
     assert done.returncode == 3, done.stderr
