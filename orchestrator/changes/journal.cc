@@ -78,9 +78,9 @@ bool can_rename_between(int from, int to) {
   struct stat a {};
   struct stat b {};
   if (::fstat(from, &a) != 0 || ::fstat(to, &b) != 0 || a.st_dev != b.st_dev) return false;
-  // Two mounts of one file system do not rename into each other. Neither name exists: with an
-  // exchange the kernel looks at the mounts first and then finds nothing to exchange.
-  const std::string name = std::string(Journal::kPrefix) + "probe/none";
+  // Two mounts of one file system do not rename into each other. With an exchange the kernel looks
+  // at the mounts first, and then finds that there is nothing of this name in `from`.
+  const std::string name = std::string(Journal::kPrefix) + "none";
   const Status probe = os::rename_exchange(from, name, to, name);
   return !probe.ok() && probe.error().error_number() == ENOENT;
 }
@@ -143,6 +143,7 @@ Status Journal::make_outside() {
 Result<Journal> Journal::begin(const SandboxRecord& sandbox, int workspace, bool outside,
                                BeforeAct before_act) {
   Journal journal(active_of(sandbox), workspace, std::move(before_act));
+  TRY(os::remove_tree(merges_of(sandbox) / "gone"));
   TRY(os::make_directories(journal.directory_ / "objects"));
   TRY(journal.set_phase(Phase::kStaging));
   TRY(os::sync_directory(merges_of(sandbox)));

@@ -154,6 +154,20 @@ def test_ignored_content_comes_home_in_bulk_when_asked_and_goes_again_with_undo(
     assert tree(project.top) == before
 
 
+def test_a_workspace_that_is_a_mount_of_its_own_is_merged_into_and_given_back(project):
+    subprocess.run(["mount", "--bind", project.top, project.top], check=True)
+    try:
+        project.sandbox("echo two >> a.txt; rm -r dir; mkdir -p n/m; echo n > n/m/f; ln -sf a.txt config.txt")
+        before = tree(project.top)
+        project("merge", "last")
+        after = tree(project.top)
+        assert after["a.txt"][2] == b"one\ntwo\n" and "dir" not in after and "n/m/f" in after
+        project("undo", "last")
+        assert tree(project.top) == before
+    finally:
+        subprocess.run(["umount", project.top], check=True)
+
+
 def test_another_merge_into_the_same_workspace_waits_its_turn(project):
     project.sandbox("echo two >> a.txt")
     descriptor = os.open(project.top, os.O_RDONLY)
