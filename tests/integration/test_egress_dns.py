@@ -676,6 +676,41 @@ def test_too_many_questions_that_wait_are_told_so(world):
         assert fresh.ask("evil.example.org")[0] == 3  # denials cost no place
 
 
+def test_clients_that_vanish_leave_nothing_and_an_end_in_the_middle_is_clean(world):
+    with OddServer(world, ODD), gate_on(world, ODD, timeout_ms=2000) as fresh:
+        packets = b"".join(struct.pack("!H", len(p)) + p for p in
+                           (packet_for(f"v{i}.zone.example.com", ident=i) for i in range(30)))
+        for round in range(20):
+            sock = fresh.connect("127.0.0.1", 53)
+            sock.sendall(packets + (b"\x01" if round % 2 else b""))
+            if round % 3 == 0:
+                time.sleep(0.02)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()  # a reset
+        end = time.monotonic() + 30
+        while fresh.stats()["sessions"]:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert fresh.ask("evil.example.org", transport="tcp")[0] == 3
+        with fresh.connect("127.0.0.1", 53) as waiting:
+            waiting.sendall(packets)
+            time.sleep(0.1)
+            assert fresh.stop() == 0  # with questions and a connection under way
+        assert fresh.stderr_file.read_text() == ""
+
+
+def test_a_client_that_never_reads_its_answers_is_ended_and_costs_little(gate):
+    packet = packet_for("evil.example.org", options=b"")
+    data = (struct.pack("!H", len(packet)) + packet) * 2000
+    with gate.connect("127.0.0.1", 53, timeout=1) as sock:
+        sent = 0
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while sent < (64 << 20):
+                sent += sock.send(data)
+        assert sent < (64 << 20)  # it is not read on for ever
+        assert gate.ask(SITE, transport="tcp")[:2] == (0, [V4])
+
+
 # --- pins
 
 def test_72_an_address_outlives_its_answer(gate, world):
