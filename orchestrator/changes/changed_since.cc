@@ -107,8 +107,7 @@ Result<Sha256Digest> tree_fingerprint(int directory, std::string_view name) {
   while (!stack.empty()) {
     const std::string path = std::move(stack.back());
     stack.pop_back();
-    TRY_ASSIGN(const os::UniqueFd fd,
-               os::open_in_tree(directory, path, O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const os::UniqueFd fd, os::open_in_tree(directory, path, O_RDONLY | O_DIRECTORY));
     std::vector<std::string> names;
     TRY(os::for_each_name(fd.get(), [&](std::string_view child) -> Status {
       names.emplace_back(child);

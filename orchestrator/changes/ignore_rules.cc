@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "orchestrator/changes/git_library.h"
+
 namespace cofferdam::orchestrator::changes {
 
 struct IgnoreRules::State {
@@ -12,11 +14,10 @@ struct IgnoreRules::State {
   git_index* index = nullptr;
   std::string prefix;  // of the workspace in the repository's work tree, "" or "a/b/"
 
-  State() { git_libgit2_init(); }
+  State() { use_git_library(); }
   ~State() {
     git_index_free(index);
     git_repository_free(repository);
-    git_libgit2_shutdown();
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;

@@ -6,17 +6,10 @@
 #include <string>
 
 #include "common/base/escape.h"
+#include "orchestrator/changes/git_library.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
-
-class Library final {
- public:
-  Library() { git_libgit2_init(); }
-  ~Library() { git_libgit2_shutdown(); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-};
 
 struct Writing {
   const Sink& out;
@@ -76,7 +69,7 @@ bool looks_binary(std::string_view bytes) {
 
 Result<HunkCount> write_text_hunks(std::string_view before, std::string_view after, HunkStyle style,
                                    const Sink& out) {
-  const Library library;
+  use_git_library();
   git_diff_options options;
   if (git_diff_options_init(&options, GIT_DIFF_OPTIONS_VERSION) != 0) {
     return Error("diff: libgit2 does not know its own options");

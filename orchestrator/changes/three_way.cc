@@ -2,19 +2,12 @@
 
 #include <git2.h>
 
+#include "orchestrator/changes/git_library.h"
 #include "orchestrator/changes/patch.h"
 #include "orchestrator/changes/text_hunks.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
-
-class Library final {
- public:
-  Library() { git_libgit2_init(); }
-  ~Library() { git_libgit2_shutdown(); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-};
 
 class FileResult final {
  public:
@@ -76,7 +69,7 @@ Result<TextMerge> merge_text(const LayerView& view, const Change& change, const 
              text_of(
                  ours, [&](const Sink& sink) { return view.read_ours(change.path, sink); },
                  "the workspace's version"));
-  const Library library;
+  use_git_library();
   git_merge_file_options options;
   if (git_merge_file_options_init(&options, GIT_MERGE_FILE_OPTIONS_VERSION) != 0) {
     return Error("merge: libgit2 does not know its own options");

@@ -38,12 +38,39 @@ void tell(const changes::ExportReport& report) {
   }
 }
 
+// A patch of many small pieces in few writes.
+class Buffered final {
+ public:
+  explicit Buffered(int fd) : fd_(fd) {}
+  Status write(std::string_view bytes) {
+    constexpr std::size_t kFull = 256U << 10U;
+    pending_ += bytes;
+    return pending_.size() < kFull ? Status() : flush();
+  }
+  Status flush() {
+    const Status written = os::write_all(fd_, pending_);
+    pending_.clear();
+    return written;
+  }
+
+ private:
+  int fd_;
+  std::string pending_;
+};
+
+Result<changes::ExportReport> export_to(int fd, const SandboxRecord& sandbox) {
+  Buffered out(fd);
+  auto report =
+      changes::export_patch(sandbox, [&](std::string_view bytes) { return out.write(bytes); });
+  if (const Status written = out.flush(); report.ok() && !written.ok()) return written.error();
+  return report;
+}
+
 Result<changes::ExportReport> export_to_file(const SandboxRecord& sandbox,
                                              const std::string& file) {
   const std::string part = file + ".part";
   TRY_ASSIGN(os::UniqueFd fd, os::open_file(part, O_WRONLY | O_CREAT | O_EXCL, 0644));
-  auto report = changes::export_patch(
-      sandbox, [&](std::string_view bytes) { return os::write_all(fd.get(), bytes); });
+  auto report = export_to(fd.get(), sandbox);
   if (report.ok() && ::rename(part.c_str(), file.c_str()) != 0) {
     report = Error::from_errno("rename " + part);
   }
@@ -60,7 +87,7 @@ int export_changes(const Context& context, const Options& options) {
   const auto sandbox = find_sandbox(context, options.selector);
   if (!sandbox.ok()) return fail(sandbox.error());
   warn_if_running(*sandbox);
-  const auto report = options.file.empty() ? changes::export_patch(*sandbox, write_stdout)
+  const auto report = options.file.empty() ? export_to(STDOUT_FILENO, *sandbox)
                                            : export_to_file(*sandbox, options.file);
   if (!report.ok()) return fail(report.error());
   tell(*report);
