@@ -195,15 +195,31 @@ std::string shown_rule(const std::string& text) {
   return rule.ok() ? text + " = " + policy::to_text(*rule) : text;
 }
 
+// ", at most bytes_up 1000, connections 5", or nothing.
+std::string budgets_text(const Json& from) {
+  if (!from.contains("budgets")) return {};
+  std::string text;
+  for (const auto& [key, value] : from.at("budgets").items()) {
+    text += (text.empty() ? ", at most " : ", ") + key + " " + value.dump();
+  }
+  return text;
+}
+
 void add_network_lines(Plan* plan) {
   const Json& rules = plan->egress_policy.at("rules");
-  if (rules.empty()) {
+  const bool monitor = plan->egress_policy.at("mode") == "monitor";
+  if (monitor) {
+    add_line(plan, "note",
+             "network.mode is monitor: NOTHING IS ENFORCED BY NAME. Every public address can be "
+             "reached; it is only recorded, for cofferdam manifest learn");
+  }
+  if (rules.empty() && !monitor) {
     add_line(plan, "network", "nothing can be reached; to allow a host: --allow HOST");
   }
   for (const Json& rule : rules) {
     add_line(plan, "rule",
              "allow " + shown_rule(rule.at("rule").get<std::string>()) + " (" +
-                 rule.at("id").get<std::string>() + ")");
+                 rule.at("id").get<std::string>() + ")" + budgets_text(rule));
   }
   for (const Json& rule : plan->egress_policy.at("deny")) {
     add_line(plan, "rule",
@@ -211,6 +227,9 @@ void add_network_lines(Plan* plan) {
                  rule.at("id").get<std::string>() + ")");
   }
   const Json& egress = plan->egress_policy;
+  if (const std::string budgets = budgets_text(egress); !budgets.empty()) {
+    add_line(plan, "network", "in all" + budgets);
+  }
   if (egress.contains("upstream_proxy")) {
     const Json& proxy = egress.at("upstream_proxy");
     const bool by_name = proxy.at("connect") == "name";

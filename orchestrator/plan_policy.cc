@@ -133,6 +133,7 @@ Result<Json> make_egress_policy(const PlanRequest& request, const Plan& plan) {
       out.push_back({{"id", group + ":" + std::to_string(++numbers[group])},
                      {"rule", rule.text},
                      {"source", rule.source}});
+      if (rule.budget != policy::Budget{}) out.back()["budgets"] = policy::to_json(rule.budget);
     }
     return out;
   };
@@ -141,7 +142,8 @@ Result<Json> make_egress_policy(const PlanRequest& request, const Plan& plan) {
                  {"sandbox", plan.sandbox_id},
                  {"operation", plan.operation_id},
                  {"manifest", plan.manifest_digest},
-                 {"mode", "enforce"},
+                 {"mode", manifest.network_mode},
+                 {"budgets", policy::to_json(manifest.budget)},
                  {"mixed", manifest.mixed},
                  {"rules", list(manifest.rules, "")},
                  {"deny", list(manifest.deny, "deny:")},

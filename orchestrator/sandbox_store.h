@@ -18,6 +18,9 @@
 
 namespace cofferdam::orchestrator {
 
+// egressproxy's control socket in a sandbox's directory.
+inline constexpr const char* kEgressControlName = "control";
+
 enum class SandboxState : std::uint8_t { kPending, kRunning, kStopping, kTerminated, kFailed };
 std::string_view to_text(SandboxState state);
 
@@ -54,6 +57,7 @@ struct SandboxRecord {
   std::filesystem::path events() const { return directory / "events.jsonl"; }
   std::filesystem::path fs_policy() const { return directory / "fs.json"; }
   std::filesystem::path egress_policy() const { return directory / "egress.json"; }
+  std::filesystem::path grants() const { return directory / "grants.json"; }
   bool ended_for_good() const {
     return state == SandboxState::kTerminated || state == SandboxState::kFailed;
   }

@@ -1,6 +1,7 @@
 #include "common/os/sockets.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/netfilter_ipv4.h>
 #include <linux/netlink.h>
@@ -8,7 +9,10 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -81,6 +85,62 @@ bool is_listening_unix(int fd) {
   const auto listening = int_option(fd, SO_ACCEPTCONN, "SO_ACCEPTCONN");
   return domain.ok() && type.ok() && listening.ok() && *domain == AF_UNIX && *type == SOCK_STREAM &&
          *listening == 1;
+}
+
+namespace {
+
+// The address of `name` in an open directory: short, whatever the directory's path is (unix(7)
+// gives 108 bytes).
+Result<sockaddr_un> address_in(const UniqueFd& directory, std::string_view name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path =
+      "/proc/self/fd/" + std::to_string(directory.get()) + "/" + std::string(name);
+  if (path.size() >= sizeof address.sun_path) return Error("a socket's name is too long: " + path);
+  path.copy(address.sun_path, path.size());
+  return address;
+}
+
+Result<UniqueFd> open_directory(const std::filesystem::path& directory) {
+  UniqueFd fd(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return Error::from_errno(directory.string());
+  return fd;
+}
+
+}  // namespace
+
+Result<UniqueFd> listen_unix(const std::filesystem::path& directory, std::string_view name) {
+  TRY_ASSIGN(const UniqueFd parent, open_directory(directory));
+  TRY_ASSIGN(const sockaddr_un address, address_in(parent, name));
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return Error::from_errno("socket");
+  // Before bind(2), which gives the name the socket's own mode (unix(7)).
+  if (::fchmod(fd.get(), 0600) != 0) return Error::from_errno("fchmod");
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return Error::from_errno((directory / name).string());
+  }
+  if (::listen(fd.get(), SOMAXCONN) != 0) return Error::from_errno("listen");
+  return fd;
+}
+
+Result<UniqueFd> connect_unix(const std::filesystem::path& directory, std::string_view name,
+                              std::chrono::milliseconds patience) {
+  TRY_ASSIGN(const UniqueFd parent, open_directory(directory));
+  TRY_ASSIGN(const sockaddr_un address, address_in(parent, name));
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return Error::from_errno("socket");
+  timeval limit{};
+  limit.tv_sec = static_cast<time_t>(patience.count() / 1000);
+  limit.tv_usec = static_cast<suseconds_t>(patience.count() % 1000 * 1000);
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    if (::setsockopt(fd.get(), SOL_SOCKET, option, &limit, sizeof limit) != 0) {
+      return Error::from_errno("setsockopt");
+    }
+  }
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return Error::from_errno((directory / name).string());
+  }
+  return fd;
 }
 
 Result<std::uint32_t> peer_uid(int fd) {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
@@ -35,6 +38,12 @@ Result<SocketFacts> socket_facts(int fd);
 
 // Whether `fd` is a listening Unix stream socket.
 bool is_listening_unix(int fd);
+// A listening Unix stream socket at `name` in `directory`, where no other is, for the owner alone
+// (0600); and a connection to one, whose reads and writes fail after `patience`. The directory's
+// own path may be longer than a socket's address can be.
+Result<UniqueFd> listen_unix(const std::filesystem::path& directory, std::string_view name);
+Result<UniqueFd> connect_unix(const std::filesystem::path& directory, std::string_view name,
+                              std::chrono::milliseconds patience);
 // Who connected this Unix socket (SO_PEERCRED, unix(7)), as this user namespace knows it.
 Result<std::uint32_t> peer_uid(int fd);
 

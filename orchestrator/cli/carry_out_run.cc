@@ -58,7 +58,7 @@ Status record_start(log::EventLog* events, const PreparedRun& run) {
                                     {"sandbox.profile", run.manifest.mode},
                                     {"filesystem.write",
                                      run.manifest.mode == "workspace" ? "copy_on_write" : "none"},
-                                    {"network.mode", "enforce"},
+                                    {"network.mode", run.manifest.network_mode},
                                     {"env.inherit", run.manifest.env_inherit}}));
   for (const Json& rule : plan.egress_policy.at("rules")) {
     TRY(events->write(

@@ -40,6 +40,8 @@ void add_why(CLI::App& app, Context& context);
 void add_rm(CLI::App& app, Context& context);
 void add_reap(CLI::App& app, Context& context);
 void add_doctor(CLI::App& app, Context& context);
+void add_grant(CLI::App& app, Context& context);
+void add_manifest_learn(CLI::App& manifest, Context& context);  // below add_manifest's command
 void add_manifest(CLI::App& app, Context& context);
 void add_version(CLI::App& app, Context& context);
 // Commands of later versions: listed in --help, refused with "not in this version".

@@ -5,6 +5,7 @@
 #include "common/os/files.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/grants.h"
 #include "orchestrator/manifest/embedded.h"
 #include "orchestrator/manifest/sources.h"
 
@@ -48,8 +49,12 @@ int show(const Context& context, const std::string& argument) {
     if (!record.ok()) return fail(argument + ": no such file and no such sandbox");
     const auto text = os::read_file(record->directory / "manifest.json");
     if (!text.ok()) return fail(text.error());
-    const auto json = parse_json(*text);
+    auto json = parse_json(*text);
     if (!json.ok()) return fail(json.error());
+    const auto grants = read_grants(*record);
+    if (!grants.ok()) return fail(grants.error());
+    const Json list = grants_json(*grants, std::chrono::system_clock::now());
+    if (!list.empty()) (*json)["grants"] = list;
     print_json(*json);
     return 0;
   }
@@ -111,9 +116,7 @@ void add_manifest(CLI::App& app, Context& context) {
       [options] { return trust(options->file); }, true)
       ->get_option("FILE")
       ->required();
-  add(
-      "learn", "Make rules from a record (not in this version)",
-      [] { return fail("manifest learn: not in this version"); }, true);
+  add_manifest_learn(*command, context);
 }
 
 }  // namespace cofferdam::orchestrator::cli

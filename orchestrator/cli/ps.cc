@@ -3,6 +3,7 @@
 
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/grants.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
@@ -22,6 +23,27 @@ Result<bool> is_orphan(const SandboxStore& store, const SandboxRecord& record) {
   return owned->has_value() && !(**owned).record.ended_for_good();
 }
 
+// What it may do for a time; a file that cannot be read is told as such.
+Json active_grants(const SandboxRecord& record) {
+  if (record.ended_for_good()) return Json::array();
+  const auto grants = read_grants(record);
+  if (!grants.ok()) return {{{"error", grants.error().message()}}};
+  Json list = Json::array();
+  for (Json& grant : grants_json(*grants, std::chrono::system_clock::now())) {
+    if (grant["active"] == true) list.push_back(std::move(grant));
+  }
+  return list;
+}
+
+std::string grants_text(const SandboxRecord& record) {
+  std::string text;
+  for (const Json& grant : active_grants(record)) {
+    text += "  [granted " + grant.value("rule", "?") + " until " +
+            grant.value("expires", "?").substr(0, 19) + "]";
+  }
+  return text;
+}
+
 Json record_json(const SandboxRecord& record, bool orphan) {
   return {{"id", record.id},
           {"name", record.name},
@@ -36,6 +58,7 @@ Json record_json(const SandboxRecord& record, bool orphan) {
           {"message", record.message},
           {"argv", record.argv},
           {"supervisor_pid", record.supervisor_pid},
+          {"grants", active_grants(record)},
           {"directory", record.directory.string()}};
 }
 
@@ -62,7 +85,7 @@ int ps(bool json) {
                pad(lost ? "orphan" : std::string(to_text(record.state)), 10) +
                pad(record.exit_status ? std::to_string(*record.exit_status) : "-", 4) +
                pad(record.created.substr(0, 19), 19) + record.workspace + "  " +
-               command_text(record));
+               command_text(record) + grants_text(record));
   }
   if (json) print_json({{"sandboxes", list}});
   return 0;

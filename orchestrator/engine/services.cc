@@ -3,8 +3,10 @@
 #include <signal.h>
 
 #include "common/os/files.h"
+#include "common/os/sockets.h"
 #include "orchestrator/engine/program_path.h"
 #include "orchestrator/engine/wait_readable.h"
+#include "orchestrator/sandbox_store.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -96,6 +98,11 @@ Result<Services> Services::start(const ServiceSettings& settings, ServiceFds fds
     egress_command.add("--uid", std::to_string(settings.uid));
     egress_command.add("--gid", std::to_string(settings.gid));
   }
+  std::error_code ignored;
+  std::filesystem::remove(settings.control_directory / kEgressControlName, ignored);
+  TRY_ASSIGN(const os::UniqueFd control,
+             os::listen_unix(settings.control_directory, kEgressControlName));
+  egress_command.add_fd("--control-fd", control.get());
   TRY_ASSIGN(Started fs, start_service(fs_command, settings.fs_policy, settings.events_fd,
                                        liveness.read.get()));
   TRY_ASSIGN(Started egress, start_service(egress_command, settings.egress_policy,

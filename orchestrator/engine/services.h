@@ -24,6 +24,8 @@ struct ServiceFds {
 struct ServiceSettings {
   std::filesystem::path fs_policy;
   std::filesystem::path egress_policy;
+  // Where egressproxy's control socket is made: `control` in it.
+  std::filesystem::path control_directory;
   int events_fd = -1;
   // Ids that egressproxy changes to; only when started by root.
   bool change_ids = false;

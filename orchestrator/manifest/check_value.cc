@@ -149,6 +149,7 @@ Result<Json> check_value(const KeySpec& key, std::string_view text) {
     case Shape::kGlobList:
       return text_unless(text, glob_fault(text));
     case Shape::kRuleList:
+    case Shape::kRule:
       return text_unless(text, rule_fault(text));
     case Shape::kDenyList:
       return text_unless(text, deny_rule_fault(text));

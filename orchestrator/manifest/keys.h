@@ -18,7 +18,8 @@ enum class Shape : std::uint8_t {
   kPath,    // absolute, normal form
   kPathList,
   kGlobList,      // gitignore patterns
-  kRuleList,      // egress rules
+  kRuleList,      // egress rules, each as text or as a map of keys
+  kRule,          // one, as text
   kDenyList,      // egress rules of the deny list
   kAddressList,   // IP addresses and ranges
   kServerList,    // IP addresses, also with :PORT

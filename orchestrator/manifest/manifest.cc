@@ -40,12 +40,21 @@ void add_texts(const Json& json, const char* key, std::vector<std::string>* fiel
   }
 }
 
-void add_rules(const Json& json, const char* key, std::string_view source,
-               std::vector<NetworkRule>* field) {
-  if (!json.contains(key)) return;
+Status add_rules(const Json& json, const char* key, std::string_view source,
+                 std::vector<NetworkRule>* field) {
+  if (!json.contains(key)) return {};
   for (const Json& item : json.at(key)) {
-    field->push_back({item.get<std::string>(), std::string(source)});
+    if (item.is_string()) {
+      field->push_back({item.get<std::string>(), std::string(source)});
+      continue;
+    }
+    NetworkRule rule{item.at("rule").get<std::string>(), std::string(source)};
+    if (item.contains("budgets")) {
+      TRY_ASSIGN(rule.budget, policy::budget_from_json(item.at("budgets"), rule.text));
+    }
+    field->push_back(std::move(rule));
   }
+  return {};
 }
 
 const Json& part(const Json& json, const char* key) {
@@ -84,9 +93,19 @@ Status apply_mounts(Manifest* m, const Json& keys) {
   return {};
 }
 
-void apply_network(Manifest* m, const Json& network, std::string_view source) {
-  add_rules(network, "rules", source, &m->rules);
-  add_rules(network, "deny", source, &m->deny);
+// Each budget that is said replaces the one before.
+Status apply_budgets(Manifest* m, const Json& budgets) {
+  Json all = policy::to_json(m->budget);
+  all.update(budgets);
+  TRY_ASSIGN(m->budget, policy::budget_from_json(all, "network"));
+  return {};
+}
+
+Status apply_network(Manifest* m, const Json& network, std::string_view source) {
+  take(network, "mode", &m->network_mode);
+  TRY(add_rules(network, "rules", source, &m->rules));
+  TRY(add_rules(network, "deny", source, &m->deny));
+  TRY(apply_budgets(m, part(network, "budgets")));
   take(network, "mixed", &m->mixed);
   add_texts(network, "host_addresses", &m->host_addresses);
   const Json& resolver = part(network, "resolver");
@@ -98,6 +117,7 @@ void apply_network(Manifest* m, const Json& network, std::string_view source) {
   const Json& proxy = part(network, "upstream_proxy");
   take(proxy, "url", &m->upstream_proxy);
   take(proxy, "connect", &m->upstream_connect);
+  return {};
 }
 
 Status apply(Manifest* m, const Json& keys, std::string_view source) {
@@ -112,7 +132,7 @@ Status apply(Manifest* m, const Json& keys, std::string_view source) {
   take(part(filesystem, "tmp"), "size", &m->tmp_bytes);
   take(part(filesystem, "tmp"), "exec", &m->tmp_exec);
   take(part(filesystem, "shm"), "size", &m->shm_bytes);
-  apply_network(m, part(keys, "network"), source);
+  TRY(apply_network(m, part(keys, "network"), source));
   const Json& env = part(keys, "env");
   take(env, "inherit", &m->env_inherit);
   add_texts(env, "allow", &m->env_allow);
@@ -140,6 +160,7 @@ Json rules_json(const std::vector<NetworkRule>& rules) {
   Json out = Json::array();
   for (const NetworkRule& rule : rules) {
     out.push_back({{"rule", rule.text}, {"source", rule.source}});
+    if (rule.budget != policy::Budget{}) out.back()["budgets"] = policy::to_json(rule.budget);
   }
   return out;
 }
@@ -197,7 +218,8 @@ Json manifest_json(const Manifest& m) {
       {"filesystem",
        {{"tmp", {{"size", m.tmp_bytes}, {"exec", m.tmp_exec}}}, {"shm", {{"size", m.shm_bytes}}}}},
       {"network",
-       {{"mode", "enforce"},
+       {{"mode", m.network_mode},
+        {"budgets", policy::to_json(m.budget)},
         {"rules", rules_json(m.rules)},
         {"deny", rules_json(m.deny)},
         {"mixed", m.mixed},

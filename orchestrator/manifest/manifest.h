@@ -13,6 +13,7 @@
 
 #include "common/base/json_text.h"
 #include "common/base/result.h"
+#include "common/policy/budget.h"
 
 namespace cofferdam::orchestrator {
 
@@ -26,6 +27,7 @@ struct FileRule {
 struct NetworkRule {
   std::string text;
   std::string source;  // manifest | cli | preset:NAME
+  policy::Budget budget = {};
 };
 
 struct ExtraMount {
@@ -53,6 +55,8 @@ struct Manifest {
 
   std::vector<NetworkRule> rules;
   std::vector<NetworkRule> deny;
+  std::string network_mode = "enforce";  // enforce | monitor
+  policy::Budget budget;                 // of the whole sandbox
   std::string mixed = "drop";
   std::vector<std::string> host_addresses;
   std::vector<std::string> resolver_servers;

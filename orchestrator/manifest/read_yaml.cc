@@ -58,7 +58,6 @@ class Reader {
         return list(node, key, [&](const YAML::Node& item) { return map(item, path + "[]"); });
       case Shape::kPathList:
       case Shape::kGlobList:
-      case Shape::kRuleList:
       case Shape::kDenyList:
       case Shape::kAddressList:
       case Shape::kServerList:
@@ -66,6 +65,8 @@ class Reader {
       case Shape::kVariableList:
       case Shape::kEnumList:
         return list(node, key, [&](const YAML::Node& item) { return scalar(item, key); });
+      case Shape::kRuleList:
+        return list(node, key, [&](const YAML::Node& item) { return rule(item, key); });
       case Shape::kVariableMap:
         return variables(node, key);
       default:
@@ -83,6 +84,14 @@ class Reader {
       if (!value.ok()) return value.error();
       out.push_back(std::move(value).value());
     }
+    return out;
+  }
+
+  // A rule's text, or {rule, budgets}.
+  Result<Json> rule(const YAML::Node& node, const KeySpec& key) {
+    if (!node.IsMap()) return scalar(node, key);
+    auto out = map(node, std::string(key.path) + "[]");
+    if (out.ok() && !out->contains("rule")) return wrong(node, key.path, "no `rule`");
     return out;
   }
 

@@ -233,6 +233,7 @@ class DockerEngine final : public Engine {
     ServiceSettings settings;
     settings.fs_policy = record.fs_policy();
     settings.egress_policy = record.egress_policy();
+    settings.control_directory = record.directory;
     settings.events_fd = input_.events.fd();
     settings.change_ids = true;
     settings.uid = settings.gid = input_.plan.ids.service_uid;
