@@ -4,8 +4,12 @@
 #pragma once
 
 #include <set>
+#include <span>
+#include <vector>
 
 #include "common/base/result.h"
+#include "common/policy/address.h"
+#include "common/policy/nat64.h"
 #include "egressproxy/net.h"
 
 namespace cofferdam::egressproxy {
@@ -17,12 +21,17 @@ class HostAddresses final {
   // Runs until the context ends; a failure to read the addresses again ends the process's service.
   Async<Status> watch();
   const std::set<policy::IpAddress>& current() const { return current_; }
+  // Which of these, or of the IPv4 addresses that they carry, are this machine's: single addresses
+  // and ranges that its routes make local.
+  std::set<policy::IpAddress> among(std::span<const policy::IpAddress> addresses,
+                                    std::span<const policy::Nat64Prefix> nat64) const;
 
  private:
   HostAddresses(asio::io_context& context, int netlink) : netlink_(context, netlink) {}
   Status refresh();
   asio::posix::stream_descriptor netlink_;
   std::set<policy::IpAddress> current_;
+  std::vector<policy::Cidr> ranges_;
 };
 
 }  // namespace cofferdam::egressproxy

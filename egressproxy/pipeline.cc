@@ -95,7 +95,8 @@ Authorization Pipeline::authorize_resolved(const policy::Endpoint& endpoint,
                                            std::optional<policy::Protocol> protocol,
                                            std::span<const policy::IpAddress> addresses,
                                            const std::optional<policy::IpAddress>& preferred) {
-  Authorization authorization = authorize(*policy_, endpoint, protocol, addresses, own_.current());
+  Authorization authorization =
+      authorize(*policy_, endpoint, protocol, addresses, own_.among(addresses, policy_->nat64()));
   if (endpoint.host.is_name()) {
     for (const auto& one : authorization.endpoints) pins_.pin(one.address(), endpoint.host.name());
   }
@@ -115,7 +116,8 @@ Async<Opened> Pipeline::open_original(policy::Endpoint endpoint, policy::Protoco
     co_return co_await open(std::move(endpoint), protocol, std::nullopt);
   }
   const std::vector<policy::IpAddress> addresses{original};
-  Authorization authorization = authorize(*policy_, endpoint, protocol, addresses, own_.current());
+  Authorization authorization =
+      authorize(*policy_, endpoint, protocol, addresses, own_.among(addresses, policy_->nat64()));
   Opened opened = refused(authorization.decision);
   opened.dropped = std::move(authorization.dropped);
   if (!opened.decision.allowed()) co_return opened;
@@ -179,7 +181,7 @@ Async<Dialled> Pipeline::dial_through_proxy(std::vector<ProxyTarget> targets) {
   } else {
     addresses.push_back(proxy.endpoint.host.address());
   }
-  ProxyAuthorization authorization = authorize_proxy(proxy, addresses, own_.current());
+  ProxyAuthorization authorization = authorize_proxy(proxy, addresses, own_.among(addresses, {}));
   if (authorization.endpoints.empty()) {
     if (!addresses.empty()) {
       spdlog::warn("the upstream proxy {} cannot be used: {}", proxy.to_text(),
@@ -270,7 +272,8 @@ Answered Pipeline::judge(const policy::HostName& name, Answered answered, const 
   }
   if (lookup.addresses.empty()) return answered;
   policy::AddressDecision judged =
-      policy_->decide_addresses(policy::Host(name), std::nullopt, lookup.addresses, own_.current());
+      policy_->decide_addresses(policy::Host(name), std::nullopt, lookup.addresses,
+                                own_.among(lookup.addresses, policy_->nat64()));
   answered.dropped = std::move(judged.dropped);
   answered.decision = judged.decision;
   if (judged.decision.monitored() && asked.monitored()) answered.decision = asked;

@@ -22,7 +22,8 @@ struct Request {
 std::optional<SocketAddress> destination(const rtmsg& route, std::span<const char> attributes) {
   const bool v6 = route.rtm_family == AF_INET6;
   const std::size_t size = v6 ? 16 : 4;
-  if (route.rtm_dst_len != size * 8) return std::nullopt;
+  // Everything, without an attribute: `ip route add local default`.
+  if (route.rtm_dst_len == 0) return SocketAddress{v6, {}, 0, 0};
   while (attributes.size() >= sizeof(rtattr)) {
     rtattr attribute{};
     std::memcpy(&attribute, attributes.data(), sizeof attribute);
@@ -40,7 +41,7 @@ std::optional<SocketAddress> destination(const rtmsg& route, std::span<const cha
 }
 
 // One message of the dump; false at its end.
-Result<bool> read_message(std::span<const char> message, std::vector<SocketAddress>& addresses) {
+Result<bool> read_message(std::span<const char> message, std::vector<LocalRoute>& routes) {
   nlmsghdr header{};
   std::memcpy(&header, message.data(), sizeof header);
   if (header.nlmsg_type == NLMSG_DONE) return false;
@@ -58,12 +59,12 @@ Result<bool> read_message(std::span<const char> message, std::vector<SocketAddre
                     route.rtm_type == RTN_BROADCAST;
   if (route.rtm_table != RT_TABLE_LOCAL || !ours) return true;
   if (const auto address = destination(route, message.subspan(kStart))) {
-    addresses.push_back(*address);
+    routes.push_back({*address, route.rtm_dst_len});
   }
   return true;
 }
 
-Status dump(int fd, unsigned char family, std::vector<SocketAddress>& addresses) {
+Status dump(int fd, unsigned char family, std::vector<LocalRoute>& routes) {
   Request request{};
   request.header.nlmsg_len = sizeof request;
   request.header.nlmsg_type = RTM_GETROUTE;
@@ -83,7 +84,7 @@ Status dump(int fd, unsigned char family, std::vector<SocketAddress>& addresses)
       if (header.nlmsg_len < NLMSG_HDRLEN || header.nlmsg_len > rest.size()) {
         return Error("local routes: a message that does not fit");
       }
-      TRY_ASSIGN(const bool more, read_message(rest.first(header.nlmsg_len), addresses));
+      TRY_ASSIGN(const bool more, read_message(rest.first(header.nlmsg_len), routes));
       if (!more) return {};
       rest = rest.subspan(std::min<std::size_t>(NLMSG_ALIGN(header.nlmsg_len), rest.size()));
     }
@@ -92,7 +93,7 @@ Status dump(int fd, unsigned char family, std::vector<SocketAddress>& addresses)
 
 }  // namespace
 
-Result<std::vector<SocketAddress>> local_host_routes() {
+Result<std::vector<LocalRoute>> local_routes() {
   const UniqueFd fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   if (!fd) return Error::from_errno("netlink socket");
   // The kernel then sends the one table instead of all; older ones send all.
@@ -100,10 +101,10 @@ Result<std::vector<SocketAddress>> local_host_routes() {
   (void)::setsockopt(fd.get(), SOL_NETLINK, NETLINK_GET_STRICT_CHK, &strict, sizeof strict);
   const timeval patience{5, 0};
   (void)::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  std::vector<SocketAddress> addresses;
-  TRY(dump(fd.get(), AF_INET, addresses));
-  TRY(dump(fd.get(), AF_INET6, addresses));
-  return addresses;
+  std::vector<LocalRoute> routes;
+  TRY(dump(fd.get(), AF_INET, routes));
+  TRY(dump(fd.get(), AF_INET6, routes));
+  return routes;
 }
 
 }  // namespace cofferdam::os

@@ -1,6 +1,6 @@
 // What the kernel delivers to this machine itself beyond the addresses of its interfaces: the
-// single addresses of the routing table `local`, such as the anycast address of every IPv6 subnet
-// that a router has, and broadcast addresses (rtnetlink(7)).
+// routing table `local`, with the anycast address of every IPv6 subnet that a router has, broadcast
+// addresses, and ranges that somebody made local (rtnetlink(7)).
 #pragma once
 
 #include <vector>
@@ -10,7 +10,10 @@
 
 namespace cofferdam::os {
 
-// Host routes only (/32, /128); a range that somebody made local by hand is not among them.
-Result<std::vector<SocketAddress>> local_host_routes();
+struct LocalRoute {
+  SocketAddress address;  // the first one
+  int length = 0;         // of the prefix
+};
+Result<std::vector<LocalRoute>> local_routes();
 
 }  // namespace cofferdam::os

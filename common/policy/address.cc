@@ -105,6 +105,11 @@ Result<Cidr> Cidr::parse(std::string_view text) {
   return cidr;
 }
 
+Cidr Cidr::around(const IpAddress& address, int length) {
+  CHECK(length >= 0 && length <= (address.is_v4() ? 32 : 128));
+  return {address, length};
+}
+
 bool Cidr::contains(const IpAddress& address) const {
   return address.is_v4() == address_.is_v4() &&
          same_prefix(address.bytes(), address_.bytes(), length_);

@@ -47,6 +47,9 @@ class Cidr final {
   // IPv4-mapped prefix.
   static Result<Cidr> parse(std::string_view text);
 
+  // The range of `length` bits, at most the address's own, that holds `address`.
+  static Cidr around(const IpAddress& address, int length);
+
   bool contains(const IpAddress& address) const;
   const IpAddress& address() const { return address_; }
   int length() const { return length_; }

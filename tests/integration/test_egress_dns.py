@@ -747,12 +747,19 @@ def test_146_names_that_lead_to_the_host(world):
             "me.zone.example.com": ("A", World.OUTSIDE, "host_address"), "me6.zone.example.com": ("AAAA", World.OUTSIDE6, "host_address"),
             "extra.zone.example.com": ("A", World.OUTSIDE_EXTRA, "host_address"),
             "broadcast.zone.example.com": ("A", "11.0.0.255", "host_address"),
-            "anycast.zone.example.com": ("AAAA", "2a00:11::", "host_address")}
+            "anycast.zone.example.com": ("AAAA", "2a00:11::", "host_address"),
+            "range.zone.example.com": ("A", "93.184.218.7", "host_address"),
+            "range6.zone.example.com": ("AAAA", "2606:2801::7", "host_address")}
     for name, (kind, where, _) in here.items():
         world.dns.add(name, **{kind: where})
     # A router has the subnet's anycast address.
     forwarding = ["ip", "netns", "exec", world.outside, "sysctl", "-qw", "net.ipv6.conf.all.forwarding={}"]
     subprocess.run([w.format(1) for w in forwarding], check=True)
+    # Whole ranges that the machine takes for itself.
+    local = [["ip", "-n", world.outside, *family, "route", "{}", "local", prefix, "dev", "lo"]
+             for family, prefix in ((["-4"], "93.184.218.0/24"), (["-6"], "2606:2801::/32"))]
+    for words in local:
+        subprocess.run([w.format("add") for w in words], check=True)
     try:
         with Gate(world, rules=RULES) as fresh:
             for name, (_, _, reason) in here.items():
@@ -760,6 +767,8 @@ def test_146_names_that_lead_to_the_host(world):
                 assert answer.startswith("HTTP/1.1 403") and f"({reason})" in answer, (name, answer)
     finally:
         subprocess.run([w.format(0) for w in forwarding], check=True)
+        for words in local:
+            subprocess.run([w.format("del") for w in words], check=True)
 
 
 def test_146_an_address_that_comes_and_goes_is_known_while_it_is_there(world):
