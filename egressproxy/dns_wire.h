@@ -1,4 +1,4 @@
-// Reading and writing the pieces of a DNS message. Pure.
+// Reading and writing the pieces of a DNS message; WireReader serves TLS and SOCKS too. Pure.
 #pragma once
 
 #include <cstdint>

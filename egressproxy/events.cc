@@ -139,6 +139,7 @@ void Recorder::record(const EgressRecord& record) {
     line_.add("method", record.method);
     line_.add("path", record.path);
   }
+  if (record.encrypted_hello) line_.add_json("encrypted_hello", "true");
   add_dropped(record.dropped);
   add_hint(record.decision, record.host, record.port, record.protocol);
   line_.add_sum("bytes_up", record.bytes_up);

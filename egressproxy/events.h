@@ -25,6 +25,8 @@ struct EgressRecord {
   std::string via;       // transparent, connect, http, socks
   std::string method;    // of http
   std::string path;      // of http, without the query
+  bool encrypted_hello =
+      false;  // of tls: the ClientHello has an encrypted part (RFC 9849), real or greased
   std::vector<policy::DroppedAddress> dropped;
   std::uint64_t bytes_up = 0;
   std::uint64_t bytes_down = 0;

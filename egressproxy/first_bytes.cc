@@ -16,11 +16,29 @@ Narrowed refused(Reason reason, std::string rule = {}) {
 
 }  // namespace
 
-Async<FirstBytes> read_first_bytes(Stream& stream, milliseconds time) {
+Async<FirstBytes> read_first_bytes(Stream& stream, const Deadlines& deadlines) {
+  co_return co_await read_first_bytes(stream, deadlines, deadlines.first_byte);
+}
+
+Async<Opening> read_first_byte(Stream& stream, milliseconds time) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
   Deadline deadline(executor, time, [&stream] { stream.cancel(); });
+  if (stream.buffered().empty() && co_await stream.read_more()) co_return Opening::kNeedMore;
+  const Opening opening = recognise(stream.buffered().substr(0, 1));
+  co_return opening == Opening::kNeedMore ? Opening::kOther : opening;
+}
+
+Async<FirstBytes> read_first_bytes(Stream& stream, const Deadlines& deadlines,
+                                   milliseconds silent_time) {
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Deadline deadline(executor, silent_time, [&stream] { stream.cancel(); });
   FirstBytes first;
+  bool begun = false;
   while (!deadline.expired()) {
+    if (!begun && !stream.buffered().empty()) {
+      begun = true;
+      deadline.extend(std::min(silent_time, deadlines.hello));
+    }
     first.opening = recognise(stream.buffered());
     if (first.opening == Opening::kTls) {
       first.hello = parse_client_hello(stream.buffered());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/policy/egress_policy.h"
+#include "egressproxy/deadlines.h"
 #include "egressproxy/recognise.h"
 #include "egressproxy/stream.h"
 #include "egressproxy/tls_client_hello.h"
@@ -17,8 +18,14 @@ struct FirstBytes {
   ClientHello hello;                     // of kTls; complete, or malformed
 };
 
-// Waits until the conversation is recognised; nothing is consumed.
-Async<FirstBytes> read_first_bytes(Stream& stream, milliseconds time);
+// Waits until the conversation is recognised; nothing is consumed. `silent_time` is for the first
+// byte, Deadlines::hello for the rest.
+Async<FirstBytes> read_first_bytes(Stream& stream, const Deadlines& deadlines,
+                                   milliseconds silent_time);
+Async<FirstBytes> read_first_bytes(Stream& stream, const Deadlines& deadlines);
+
+// What one byte tells. kNeedMore: none came in time. What is no SOCKS is kOther here.
+Async<Opening> read_first_byte(Stream& stream, milliseconds time);
 
 // What a ClientHello makes of the hosts that a connection may be for. Pure.
 struct Narrowed {

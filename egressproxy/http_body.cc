@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "egressproxy/deadlines.h"
 #include "egressproxy/http_syntax.h"
 
 namespace cofferdam::egressproxy::http {
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxChunkLine = 1024;
 constexpr std::size_t kMaxTrailers = 8192;
+constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 std::string chunk_of(std::string_view content) {
   std::array<char, 16> hex{};
@@ -21,13 +23,6 @@ std::string chunk_of(std::string_view content) {
   chunk += content;
   chunk += "\r\n";
   return chunk;
-}
-
-// Waits for more from `source`, at most `idle`.
-Async<error_code> read_more(Stream& source, milliseconds idle) {
-  const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  Deadline deadline(executor, idle, [&source] { source.close(); });
-  co_return co_await source.read_more();
 }
 
 }  // namespace
@@ -102,54 +97,114 @@ ChunkReader::State ChunkReader::read(std::string_view bytes, std::string& conten
 
 namespace {
 
-Async<Carried> carry_chunked(Stream& source, Stream& sink, bool sink_chunked, milliseconds idle) {
+// One body on its way: the waits of its two sides under one deadline.
+class Carrier final {
+ public:
+  Carrier(const asio::any_io_executor& executor, Stream& source, Stream& sink, Patience patience)
+      : source_(source),
+        sink_(sink),
+        patience_(patience),
+        rate_left_(patience.read),
+        deadline_(executor, patience.read, [this] { waited_for_->cancel(); }) {}
+  Carrier(const Carrier&) = delete;
+  Carrier& operator=(const Carrier&) = delete;
+
+  Async<Carried> carry(Framing framing, bool sink_chunked);
+
+ private:
+  Async<Carried> carry_chunked(bool sink_chunked);
+  Async<error_code> read();
+  Async<bool> write(std::string_view bytes);
+  Async<bool> write_content(std::string_view content, bool chunked);
+  Carried cut_source() const { return deadline_.expired() ? Carried::kSlow : Carried::kCutSource; }
+
+  Stream& source_;
+  Stream& sink_;
+  Patience patience_;
+  milliseconds rate_left_;        // for the rest of kMinBodyBytes
+  std::uint64_t rate_bytes_ = 0;  // of them so far
+  Stream* waited_for_ = nullptr;
+  Deadline deadline_;
+};
+
+Async<error_code> Carrier::read() {
+  waited_for_ = &source_;
+  const Clock::time_point began = Clock::now();
+  const std::uint64_t before = source_.bytes_read();
+  deadline_.extend(patience_.at_least_a_rate ? rate_left_ : patience_.read);
+  const error_code error = co_await source_.read_more();
+  if (deadline_.expired()) co_return error_code(asio::error::timed_out);
+  rate_bytes_ += source_.bytes_read() - before;
+  rate_left_ -= std::chrono::duration_cast<milliseconds>(Clock::now() - began);
+  if (rate_bytes_ >= kMinBodyBytes) {
+    rate_bytes_ = 0;
+    rate_left_ = patience_.read;
+  }
+  co_return error;
+}
+
+Async<bool> Carrier::write(std::string_view bytes) {
+  waited_for_ = &sink_;
+  deadline_.extend(patience_.write);
+  const error_code error = co_await sink_.write(bytes);
+  co_return !error && !deadline_.expired();
+}
+
+Async<bool> Carrier::write_content(std::string_view content, bool chunked) {
+  if (!chunked) co_return co_await write(content);
+  const std::string chunk = chunk_of(content);
+  co_return co_await write(chunk);
+}
+
+Async<Carried> Carrier::carry_chunked(bool sink_chunked) {
   ChunkReader reader;
   while (true) {
     std::string content;
     std::size_t used = 0;
-    const ChunkReader::State state = reader.read(source.buffered(), content, used);
-    source.consume(used);
-    if (!content.empty()) {
-      if (sink_chunked) content = chunk_of(content);
-      if (co_await sink.write(content)) co_return Carried::kCutSink;
+    const ChunkReader::State state = reader.read(source_.buffered(), content, used);
+    source_.consume(used);
+    if (!content.empty() && !co_await write_content(content, sink_chunked)) {
+      co_return Carried::kCutSink;
     }
     if (state == ChunkReader::State::kMalformed) co_return Carried::kCutSource;
     if (state == ChunkReader::State::kDone) break;
-    if (co_await read_more(source, idle)) co_return Carried::kCutSource;
+    if (co_await read()) co_return cut_source();
   }
-  if (sink_chunked && co_await sink.write("0\r\n\r\n")) co_return Carried::kCutSink;
+  if (sink_chunked && !co_await write(kLastChunk)) co_return Carried::kCutSink;
+  co_return Carried::kWhole;
+}
+
+Async<Carried> Carrier::carry(Framing framing, bool sink_chunked) {
+  if (framing.kind == BodyKind::kChunked) co_return co_await carry_chunked(sink_chunked);
+  const bool counted = framing.kind == BodyKind::kLength;
+  std::uint64_t left = framing.length;
+  while (!counted || left > 0) {
+    if (source_.buffered().empty()) {
+      const error_code error = co_await read();
+      if (error == asio::error::eof && !counted) break;
+      if (error) co_return cut_source();
+      continue;
+    }
+    std::string_view piece = source_.buffered();
+    if (counted && left < piece.size()) piece = piece.substr(0, static_cast<std::size_t>(left));
+    const std::size_t size = piece.size();
+    // Nobody else reads this side meanwhile: the piece stays where it is.
+    if (!co_await write_content(piece, sink_chunked)) co_return Carried::kCutSink;
+    source_.consume(size);
+    left -= counted ? size : 0;
+  }
+  if (sink_chunked && !co_await write(kLastChunk)) co_return Carried::kCutSink;
   co_return Carried::kWhole;
 }
 
 }  // namespace
 
 Async<Carried> carry_body(Stream& source, Stream& sink, Framing source_framing, bool sink_chunked,
-                          milliseconds idle) {
+                          Patience patience) {
   if (source_framing.kind == BodyKind::kNone) co_return Carried::kWhole;
-  if (source_framing.kind == BodyKind::kChunked) {
-    co_return co_await carry_chunked(source, sink, sink_chunked, idle);
-  }
-  const bool counted = source_framing.kind == BodyKind::kLength;
-  std::uint64_t left = source_framing.length;
-  while (!counted || left > 0) {
-    if (source.buffered().empty()) {
-      const error_code error = co_await read_more(source, idle);
-      if (error == asio::error::eof && !counted) break;
-      if (error) co_return Carried::kCutSource;
-      continue;
-    }
-    std::string_view piece = source.buffered();
-    if (counted)
-      piece =
-          piece.substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece.size())));
-    const std::size_t size = piece.size();
-    const std::string text = sink_chunked ? chunk_of(piece) : std::string(piece);
-    if (co_await sink.write(text)) co_return Carried::kCutSink;
-    source.consume(size);
-    left -= counted ? size : 0;
-  }
-  if (sink_chunked && co_await sink.write("0\r\n\r\n")) co_return Carried::kCutSink;
-  co_return Carried::kWhole;
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Carrier carrier(executor, source, sink, patience);
+  co_return co_await carrier.carry(source_framing, sink_chunked);
 }
 
 }  // namespace cofferdam::egressproxy::http

@@ -33,13 +33,22 @@ bool parse_chunk_size(std::string_view line, std::uint64_t& size);
 
 enum class Carried : std::uint8_t {
   kWhole,      // the body has come to its end on both sides
-  kCutSource,  // the sender ended early, was malformed or too slow
-  kCutSink,    // the receiver is gone
+  kCutSource,  // the sender ended early, or was malformed
+  kSlow,       // the sender was too slow
+  kCutSink,    // the receiver is gone, or takes nothing
 };
 
-// Carries one body. `source_framing` says how it comes, `sink_chunked` whether it is written in
-// chunks. Each wait for more is limited to `idle`.
+// How long a body's two sides are waited for.
+struct Patience {
+  milliseconds read;   // for more from the source
+  milliseconds write;  // for the sink to take a piece
+  // `read` is what every kMinBodyBytes may take, and not each wait: for a sender that drips.
+  bool at_least_a_rate = false;
+};
+
+// Carries one body in bounded memory. `source_framing` says how it comes, `sink_chunked` whether it
+// is written in chunks.
 Async<Carried> carry_body(Stream& source, Stream& sink, Framing source_framing, bool sink_chunked,
-                          milliseconds idle);
+                          Patience patience);
 
 }  // namespace cofferdam::egressproxy::http

@@ -9,9 +9,6 @@ using policy::Decision;
 using policy::Reason;
 using policy::Verdict;
 
-constexpr milliseconds kKeepAlive = seconds(90);
-constexpr milliseconds kHeadTime = seconds(10);
-constexpr milliseconds kTunnelIdle = std::chrono::minutes(30);
 constexpr std::size_t kMaxDrained = 1U << 20U;
 
 bool is_refused_method(std::string_view method) {
@@ -19,6 +16,7 @@ bool is_refused_method(std::string_view method) {
 }
 
 Reason reason_of(const HeadError& error) {
+  if (error.status == 408) return Reason::kDeadline;
   if (error.status == 417 || error.status == 501 || error.status == 505)
     return Reason::kUnsupported;
   return Reason::kMalformed;
@@ -38,6 +36,12 @@ Async<void> close_gently(Stream& stream) {
     drained += stream.buffered().size();
   }
   stream.close();
+}
+
+void Forwarder::adopt(Upstream upstream) {
+  upstream.stream->connection()->set_protocol(policy::Protocol::kHttp);
+  upstream.stream->connection()->set_downstream(nullptr, Connection::Bond::kExchange);
+  upstream_ = std::move(upstream);
 }
 
 EgressRecord Forwarder::new_record() const {
@@ -61,12 +65,12 @@ Async<Forwarder::Next> Forwarder::refuse(const RequestHead* head, const Refusal&
 // The head of the next request. Nothing when the connection is over or was refused.
 Async<std::optional<RequestHead>> Forwarder::read_request() {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  Deadline deadline(executor, kKeepAlive, [this] { downstream_.close(); });
+  Deadline deadline(executor, pipeline_.deadlines().keep_alive, [this] { downstream_.cancel(); });
   bool begun = false;
   while (true) {
     if (!begun && !downstream_.buffered().empty()) {
       begun = true;
-      deadline.extend(kHeadTime);
+      deadline.extend(pipeline_.deadlines().head);
     }
     const HeadScan scan = scan_head(downstream_.buffered());
     HeadError error = scan.error;
@@ -76,8 +80,9 @@ Async<std::optional<RequestHead>> Forwarder::read_request() {
       if (parsed.head) co_return std::move(parsed.head);
       error = std::move(parsed.error);
     } else if (scan.state == HeadScan::State::kNeedMore) {
-      if (co_await downstream_.read_more()) co_return std::nullopt;
-      continue;
+      if (!co_await downstream_.read_more()) continue;
+      if (!begun || !deadline.expired()) co_return std::nullopt;
+      error = {408, "the header does not come to its end"};
     }
     EgressRecord record = new_record();
     record.decision = {Verdict::kDeny, reason_of(error), {}};
@@ -98,6 +103,7 @@ Async<std::optional<RequestHead>> Forwarder::run() {
   while (true) {
     auto head = co_await read_request();
     if (!head) break;
+    if (!(head->method == "CONNECT" && site_.is_proxy)) downstream_.settle();
     const Next next = co_await serve_one(*head);
     if (next == Next::kConnect) co_return head;
     if (next == Next::kClose) break;
@@ -115,6 +121,13 @@ Async<Forwarder::Next> Forwarder::serve_one(RequestHead& head) {
     pipeline_.recorder().record(record);
     Refusal refusal{405,         record.decision, record.host,
                     record.port, "http",          "this method is refused"};
+    co_return co_await refuse(&head, refusal);
+  }
+  if (came_through(head.fields, pipeline_.via())) {
+    record.decision = {Verdict::kDeny, Reason::kLoop, {}};
+    pipeline_.recorder().record(record);
+    Refusal refusal{508,         record.decision, record.host,
+                    record.port, "http",          "the request has been here before"};
     co_return co_await refuse(&head, refusal);
   }
   TargetResult found = find_target(head, site_);
@@ -188,19 +201,23 @@ Async<Forwarder::Next> Forwarder::serve_target(const RequestHead& head, const Ta
   upstream.connection()->set_downstream(&downstream_, Connection::Bond::kExchange);
   const std::uint64_t read_before = upstream.bytes_read();
   const std::uint64_t written_before = upstream.bytes_written();
-  Exchange result =
-      co_await exchange(downstream_, upstream, head, authority_text(target.endpoint), target.path);
+  const std::string& via = pipeline_.via();
+  const std::string request =
+      write_request(head, authority_text(target.endpoint), target.path, via);
+  const Exchange result =
+      co_await exchange(downstream_, upstream, head, request, via, pipeline_.deadlines());
   record.bytes_up = upstream.bytes_written() - written_before;
   record.bytes_down = upstream.bytes_read() - read_before;
   if (result.upgraded) {
     upstream.connection()->set_downstream(&downstream_, Connection::Bond::kTunnel);
-    co_await relay(downstream_, upstream, kTunnelIdle);
+    co_await relay(downstream_, upstream, pipeline_.deadlines().tunnel);
     record.bytes_up = upstream.bytes_written() - written_before;
     record.bytes_down = upstream.bytes_read() - read_before;
   }
   upstream.connection()->set_downstream(nullptr, Connection::Bond::kExchange);
-  if (!result.answered) {
-    const Verdict verdict = result.reason == Reason::kMalformed ? Verdict::kDeny : Verdict::kError;
+  // With the workload's side closed by our own end nothing has failed: what was allowed is told.
+  if (!result.answered && downstream_.is_open()) {
+    const Verdict verdict = result.status == 400 ? Verdict::kDeny : Verdict::kError;
     record.decision = {verdict, result.reason, record.decision.rule};
   }
   conclude_decision(record, upstream);
@@ -210,7 +227,12 @@ Async<Forwarder::Next> Forwarder::serve_target(const RequestHead& head, const Ta
   RequestHead closing = head;
   closing.keep_alive = false;
   Refusal refusal = refuse_with(record.decision);
-  if (record.decision.reason == Reason::kQuotaExceeded) refusal.status = 413;
+  if (record.decision.reason == Reason::kQuotaExceeded) {
+    refusal.status = 413;
+  } else if (record.decision.reason == result.reason) {
+    refusal.status = result.status;
+    refusal.why = result.why;
+  }
   co_return co_await refuse(&closing, refusal);
 }
 

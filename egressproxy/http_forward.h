@@ -27,6 +27,9 @@ class Forwarder final {
         site_(std::move(site)),
         preferred_(preferred) {}
 
+  // A connection that was dialled for this one's first request.
+  void adopt(Upstream upstream);
+
   // Serves requests until the connection ends. Comes back early with the head of a CONNECT request,
   // which only an explicit proxy is asked and which ends the HTTP on it.
   Async<std::optional<RequestHead>> run();

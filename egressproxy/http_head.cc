@@ -48,6 +48,13 @@ bool has_token(const std::vector<std::string>& tokens, std::string_view token) {
                      [token](const std::string& one) { return equal_folded(one, token); });
 }
 
+bool upgrades_to_websocket(const std::vector<Field>& fields,
+                           const std::vector<std::string>& connection) {
+  const auto upgrades = values_of(fields, "Upgrade");
+  return upgrades.size() == 1 && equal_folded(upgrades.front(), "websocket") &&
+         has_token(connection, "upgrade");
+}
+
 bool keeps_alive(const std::vector<Field>& fields, int minor) {
   const auto tokens = connection_tokens(fields);
   if (has_token(tokens, "close")) return false;
@@ -63,8 +70,9 @@ std::optional<int> minor_version(std::string_view text) {
 
 // What Connection may not take away from a message.
 bool names_end_to_end_field(const std::vector<std::string>& tokens) {
-  for (const char* name : {"host", "content-length", "transfer-encoding", "authorization",
-                           "content-type", "cookie", "expect"}) {
+  for (const char* name :
+       {"host", "content-length", "transfer-encoding", "authorization", "content-type",
+        "content-encoding", "content-range", "range", "cookie", "origin", "expect", "via"}) {
     if (has_token(tokens, name)) return true;
   }
   return false;
@@ -90,9 +98,8 @@ std::optional<HeadError> read_special_fields(RequestHead& head) {
   if (names_end_to_end_field(tokens)) {
     return HeadError{400, "Connection names a field that is not between neighbours only"};
   }
-  const auto upgrades = values_of(head.fields, "Upgrade");
-  head.websocket = head.minor == 1 && upgrades.size() == 1 &&
-                   equal_folded(upgrades.front(), "websocket") && has_token(tokens, "upgrade");
+  head.websocket = head.minor == 1 && head.framing.kind == BodyKind::kNone &&
+                   upgrades_to_websocket(head.fields, tokens);
   return std::nullopt;
 }
 
@@ -208,7 +215,17 @@ Result<ResponseHead> parse_response(std::string_view text) {
     return Error("a header that two parsers read differently");
   }
   head.keep_alive = keeps_alive(head.fields, head.minor);
+  head.websocket =
+      head.minor == 1 && upgrades_to_websocket(head.fields, connection_tokens(head.fields));
   return head;
+}
+
+bool came_through(const std::vector<Field>& fields, std::string_view via) {
+  const auto values = values_of(fields, "Via");
+  // The name is random: nobody else's has it as a part.
+  return !via.empty() && std::any_of(values.begin(), values.end(), [via](std::string_view value) {
+    return value.find(via) != std::string_view::npos;
+  });
 }
 
 Framing response_framing(const ResponseHead& head, std::string_view method) {
@@ -283,10 +300,17 @@ void put_fields(std::string& out, const std::vector<Field>& fields, std::string_
   }
 }
 
+void put_via(std::string& out, int minor, std::string_view via) {
+  if (via.empty()) return;
+  out += minor == 0 ? "Via: 1.0 " : "Via: 1.1 ";
+  out += via;
+  out += "\r\n";
+}
+
 }  // namespace
 
 std::string write_request(const RequestHead& head, std::string_view authority,
-                          std::string_view origin_target) {
+                          std::string_view origin_target, std::string_view via) {
   std::string out = head.method + " ";
   out += origin_target;
   out += head.minor == 0 ? " HTTP/1.0\r\n" : " HTTP/1.1\r\n";
@@ -294,6 +318,7 @@ std::string write_request(const RequestHead& head, std::string_view authority,
   out += authority;
   out += "\r\n";
   put_fields(out, head.fields, "Host");
+  put_via(out, head.minor, via);
   put_framing(out, head.framing);
   if (head.websocket) out += "Connection: Upgrade\r\nUpgrade: websocket\r\n";
   if (head.minor == 0) out += "Connection: close\r\n";
@@ -301,9 +326,10 @@ std::string write_request(const RequestHead& head, std::string_view authority,
 }
 
 std::string write_response(const ResponseHead& head, const Framing& framing, bool keep_alive,
-                           int client_minor) {
+                           int client_minor, std::string_view via) {
   std::string out = "HTTP/1.1 " + std::to_string(head.status) + " " + head.reason + "\r\n";
   put_fields(out, head.fields, "");
+  put_via(out, head.minor, via);
   const bool informational = head.status < 200;
   if (head.status == 101) {
     out += "Connection: Upgrade\r\nUpgrade: websocket\r\n";

@@ -57,7 +57,7 @@ struct RequestHead {
   Framing framing;
   bool keep_alive = true;
   bool expects_continue = false;
-  bool websocket = false;           // Connection: upgrade and Upgrade: websocket
+  bool websocket = false;           // Connection: upgrade and Upgrade: websocket, without a body
   std::optional<std::string> host;  // the one Host field; absent only in HTTP/1.0
 };
 
@@ -69,6 +69,7 @@ struct ResponseHead {
   Framing
       framing;  // kUntilClose when nothing else is said; see response_framing for what has no body
   bool keep_alive = true;
+  bool websocket = false;  // of a 101
 };
 
 // `head` ends with its empty line.
@@ -99,10 +100,14 @@ bool is_hop_by_hop(std::string_view name, const std::vector<std::string>& connec
 std::vector<std::string> connection_tokens(const std::vector<Field>& fields);
 
 // Heads for the other side: canonical Host first, hop-by-hop fields left out, framing written anew.
+// `via` is this proxy's name in Via (RFC 9110 7.6.3); empty: no such field is added.
 std::string write_request(const RequestHead& head, std::string_view authority,
-                          std::string_view origin_target);
+                          std::string_view origin_target, std::string_view via = {});
 std::string write_response(const ResponseHead& head, const Framing& framing, bool keep_alive,
-                           int client_minor);
+                           int client_minor, std::string_view via = {});
+
+// Whether a message has passed the proxy of this name before.
+bool came_through(const std::vector<Field>& fields, std::string_view via);
 
 // The text of an authority for a Host field: the default port of http is left out.
 std::string authority_text(const policy::Endpoint& endpoint);

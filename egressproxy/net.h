@@ -3,7 +3,8 @@
 //
 // GCC 12 destroys some temporaries twice that live across a suspension: in a coroutine, what is
 // passed to something that is awaited is a named object, and no range-for runs over a braced list.
-// And `if (co_await one) co_await other;` without braces makes code that ends in an illegal instruction.
+// And a coroutine without a local variable that awaits inside a condition (`if (co_await one)
+// co_await other;`) gets a wrong frame, up to an illegal instruction: name the result there.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>

@@ -22,6 +22,7 @@ Result<ListenAt> parse_listen(const std::string& text) {
 Result<std::optional<Options>> parse_options(int argc, char** argv) {
   Options options;
   std::vector<std::string> listen;
+  std::vector<std::string> deadlines;
   CLI::App app("The gate of a sandbox: decides every connection by name and by address.",
                "cofferdam-egressproxy");
   app.set_version_flag("--version", COFFERDAM_VERSION);
@@ -37,6 +38,7 @@ Result<std::optional<Options>> parse_options(int argc, char** argv) {
                  "a listening Unix socket for health and stats");
   app.add_option("--uid", options.uid, "the user to become when started by root");
   app.add_option("--gid", options.gid, "the group to become when started by root");
+  app.add_option("--deadline", deadlines, "NAME=MILLISECONDS: waits shorter; repeatable");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
@@ -49,6 +51,7 @@ Result<std::optional<Options>> parse_options(int argc, char** argv) {
     TRY_ASSIGN(const ListenAt at, parse_listen(text));
     options.listen.push_back(at);
   }
+  for (const std::string& text : deadlines) TRY(shorten_deadline(options.deadlines, text));
   if (options.gate_fds.empty() && options.listen.empty()) {
     return Error("nothing to serve: give --gate-fd or --listen");
   }

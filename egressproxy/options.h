@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "egressproxy/net.h"
+#include "egressproxy/deadlines.h"
 
 namespace cofferdam::egressproxy {
 
@@ -27,6 +27,7 @@ struct Options {
   int ready_fd = -1;
   int liveness_fd = -1;
   int control_fd = -1;
+  Deadlines deadlines;
   std::optional<std::uint32_t> uid;
   std::optional<std::uint32_t> gid;
 };

@@ -1,6 +1,7 @@
 #include "egressproxy/pipeline.h"
 
 #include <algorithm>
+#include <random>
 
 #include "common/log/diagnostics.h"
 
@@ -27,6 +28,13 @@ Decision unrecordable() {
 }
 
 }  // namespace
+
+std::string Pipeline::random_via() {
+  std::random_device random;
+  std::string name = "cofferdam-";
+  for (int i = 0; i < 16; ++i) name += "0123456789abcdef"[random() & 15U];
+  return name;
+}
 
 std::size_t Pipeline::replace_policy(std::shared_ptr<const policy::EgressPolicy> policy) {
   policy_ = std::move(policy);

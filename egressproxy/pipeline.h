@@ -8,6 +8,7 @@
 
 #include "egressproxy/budgets.h"
 #include "egressproxy/connections.h"
+#include "egressproxy/deadlines.h"
 #include "egressproxy/dialer.h"
 #include "egressproxy/events.h"
 #include "egressproxy/host_addresses.h"
@@ -40,11 +41,12 @@ struct Answered {
 class Pipeline final {
  public:
   Pipeline(std::shared_ptr<const policy::EgressPolicy> policy, Resolver& resolver,
-           const HostAddresses& own, Recorder& recorder)
+           const HostAddresses& own, Recorder& recorder, const Deadlines& deadlines = {})
       : policy_(std::move(policy)),
         resolver_(resolver),
         own_(own),
         recorder_(recorder),
+        deadlines_(deadlines),
         budgets_(policy_) {}
 
   // In one step: every decision from here on is the new policy's. Connections that it does not
@@ -72,8 +74,12 @@ class Pipeline final {
   Connections& connections() { return connections_; }
   // What a request of `bytes` could still send to this host by its budgets; for a 413 up front.
   std::uint64_t bytes_left_up(const policy::Decision& allowed);
+  const Deadlines& deadlines() const { return deadlines_; }
+  // This process's name in Via fields: random, so that a request that comes back is known.
+  const std::string& via() const { return via_; }
 
  private:
+  static std::string random_via();
   // What was resolved for the endpoint: judged and pinned; `preferred` first.
   Authorization authorize_resolved(const policy::Endpoint& endpoint,
                                    std::optional<policy::Protocol> protocol,
@@ -100,6 +106,8 @@ class Pipeline final {
   Resolver& resolver_;
   const HostAddresses& own_;
   Recorder& recorder_;
+  Deadlines deadlines_;
+  const std::string via_ = random_via();
   Budgets budgets_;
   Connections connections_;
   Dialer dialer_;

@@ -13,6 +13,8 @@ std::string_view phrase_for(int status) {
       return "Bad Request";
     case 405:
       return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
     case 413:
       return "Content Too Large";
     case 414:
@@ -181,7 +183,10 @@ std::string write_refusal(const Refusal& refusal, bool keep_alive, bool with_bod
   out += "Cofferdam-Reason: " + std::string(policy::to_text(reason)) + "\r\n";
   out += "Content-Type: application/json\r\nCache-Control: no-store\r\n";
   out += "Content-Length: " + std::to_string(text.size()) + "\r\n";
-  if (refusal.status == 429 || refusal.status == 503) out += "Retry-After: 1\r\n";
+  // What a client may sensibly try again, and what it may not, is told apart by status as well.
+  if (refusal.status == 429 || refusal.status == 503 || refusal.status == 504) {
+    out += "Retry-After: 1\r\n";
+  }
   if (!keep_alive) out += "Connection: close\r\n";
   out += "\r\n";
   if (with_body) out += text;

@@ -79,9 +79,18 @@ Async<void> Server::accept_all(GateSocket& gate) {
   }
 }
 
+std::size_t Server::sessions_for(std::uint64_t descriptors) {
+  constexpr std::uint64_t kKept = 64 + kMaxLeaving;
+  // Of so few nothing can be set aside: the spare descriptors of the accept loops have to do.
+  constexpr std::uint64_t kFew = 4 * kKept;
+  const std::uint64_t room = descriptors < kFew ? kMaxSessions : (descriptors - kKept) / 2;
+  return static_cast<std::size_t>(std::min<std::uint64_t>(room, kMaxSessions));
+}
+
 bool Server::is_full() const {
-  return sessions_.size() >=
-         pipeline_.budgets().sandbox().budget.connections.value_or(kMaxSessions);
+  const auto budget = pipeline_.budgets().sandbox().budget.connections;
+  const std::size_t most = std::min<std::size_t>(budget.value_or(max_sessions_), max_sessions_);
+  return sessions_.size() >= most || *half_open_ >= max_half_open_;
 }
 
 namespace {
@@ -141,6 +150,8 @@ void Server::begin(GateSocket& gate, tcp::socket socket) {
     return;
   }
   const auto session = std::make_shared<Session>(std::move(socket));
+  ++*half_open_;
+  session->stream.hold(std::shared_ptr<void>(nullptr, [count = half_open_](void*) { --*count; }));
   const auto place = sessions_.insert(sessions_.end(), session);
   asio::co_spawn(context_, serve(session, gate.role, original),
                  asio::bind_cancellation_slot(session->cancel.slot(),

@@ -1,6 +1,7 @@
 // Server: accepts at the gate and runs one session per connection; ends them all when told to.
 #pragma once
 
+#include <algorithm>
 #include <list>
 #include <memory>
 #include <vector>
@@ -13,14 +14,24 @@ namespace cofferdam::egressproxy {
 
 class Server final {
  public:
-  // Connections at once where the sandbox's budget does not say. Past it a new one is recorded and
-  // told so (503 on the explicit port), or reset.
-  static constexpr std::size_t kMaxSessions = 4096;
+  // Connections at once, and of them those that have not said yet what they want; the sandbox's
+  // budget may say less. Past either a new one is recorded and told so (503 on the explicit port),
+  // or reset.
+  static constexpr std::size_t kMaxSessions = 16384;
+  static constexpr std::size_t kMaxHalfOpen = 4096;
   // How many of those that are told so may be on their way out at once; further ones are reset.
   static constexpr std::size_t kMaxLeaving = 64;
+  // As many sessions as `descriptors` has room for, two each, with some left for everything else:
+  // the control socket and the resolver work when the gate is full.
+  static std::size_t sessions_for(std::uint64_t descriptors);
 
-  Server(asio::io_context& context, Pipeline& pipeline, std::vector<GateSocket> gate)
-      : context_(context), pipeline_(pipeline), gate_(std::move(gate)) {}
+  Server(asio::io_context& context, Pipeline& pipeline, std::vector<GateSocket> gate,
+         std::size_t max_sessions)
+      : context_(context),
+        pipeline_(pipeline),
+        gate_(std::move(gate)),
+        max_sessions_(max_sessions),
+        max_half_open_(std::min(max_sessions / 2, kMaxHalfOpen)) {}
 
   void start();
   // Closes the gate and breaks every connection; their records are written while the context runs
@@ -49,6 +60,10 @@ class Server final {
   asio::io_context& context_;
   Pipeline& pipeline_;
   std::vector<GateSocket> gate_;
+  std::size_t max_sessions_;
+  std::size_t max_half_open_;
+  // Shared with the places: what the loop still holds at its end may outlive this.
+  std::shared_ptr<std::size_t> half_open_ = std::make_shared<std::size_t>(0);
   Sessions sessions_;
   std::uint64_t accepted_ = 0;
   std::uint64_t refused_ = 0;

@@ -109,7 +109,7 @@ Status say_ready(os::UniqueFd& ready) {
 Status serve(const Options& options, os::UniqueFd& ready) {
   TRY_ASSIGN(const auto policy, read_policy(options.policy_file));
   TRY_ASSIGN(const Resolver::Options resolving, resolver_options(*policy));
-  (void)os::raise_descriptor_limit();
+  const std::size_t max_sessions = Server::sessions_for(os::raise_descriptor_limit());
   std::unique_ptr<log::EventLog> events;
   TRY_ASSIGN(os::UniqueFd events_fd, open_events(options));
   if (events_fd) {
@@ -134,8 +134,8 @@ Status serve(const Options& options, os::UniqueFd& ready) {
   Resolver resolver(context, resolving);
   Recorder recorder(events.get());
   recorder.write_per_turn(context);
-  pipeline.emplace(policy, resolver, *own, recorder);
-  Server server(context, *pipeline, std::move(gate));
+  pipeline.emplace(policy, resolver, *own, recorder, options.deadlines);
+  Server server(context, *pipeline, std::move(gate), max_sessions);
   LivePolicy live(context, *pipeline);
   const StatusSources sources{server, *pipeline, resolver, live};
   Ending ending(context, server, live, control.get());

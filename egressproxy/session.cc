@@ -3,6 +3,7 @@
 #include "egressproxy/connect_tunnel.h"
 #include "egressproxy/first_bytes.h"
 #include "egressproxy/http_forward.h"
+#include "egressproxy/socks_session.h"
 #include "egressproxy/transparent.h"
 
 namespace cofferdam::egressproxy {
@@ -11,8 +12,6 @@ namespace {
 using policy::Reason;
 using policy::Verdict;
 
-constexpr milliseconds kFirstBytes = seconds(90);
-
 void record_refusal(Pipeline& pipeline, const char* via, Reason reason) {
   EgressRecord record;
   record.via = via;
@@ -20,24 +19,19 @@ void record_refusal(Pipeline& pipeline, const char* via, Reason reason) {
   pipeline.recorder().record(record);
 }
 
-// RFC 1928: no method is acceptable. SOCKS4 has no answer that fits.
-Async<void> refuse_socks(Pipeline& pipeline, Stream& downstream, bool version5) {
-  record_refusal(pipeline, "socks", Reason::kUnsupported);
-  if (version5) (void)co_await downstream.write(std::string_view("\x05\xff", 2));
-  co_await http::close_gently(downstream);
-}
-
 }  // namespace
 
 Async<void> serve_explicit(Pipeline& pipeline, Stream& downstream) {
-  const FirstBytes first = co_await read_first_bytes(downstream, kFirstBytes);
-  switch (first.opening) {
+  const Opening first = co_await read_first_byte(downstream, pipeline.deadlines().keep_alive);
+  switch (first) {
     case Opening::kNeedMore:
       downstream.close();
       co_return;
     case Opening::kSocks5:
+      co_await serve_socks5(pipeline, downstream);
+      co_return;
     case Opening::kSocks4:
-      co_await refuse_socks(pipeline, downstream, first.opening == Opening::kSocks5);
+      co_await refuse_socks4(pipeline, downstream);
       co_return;
     default:
       break;

@@ -7,7 +7,7 @@
 
 namespace cofferdam::egressproxy {
 
-// The explicit port: HTTP, CONNECT; SOCKS is told that it is not in this version.
+// The explicit port: HTTP, CONNECT and SOCKS5, told apart by the first byte.
 Async<void> serve_explicit(Pipeline& pipeline, Stream& downstream);
 
 // The port that connections are steered to. `original` none: nothing steered it, so it was opened

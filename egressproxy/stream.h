@@ -48,6 +48,11 @@ class Stream final {
   std::string_view buffered() const { return std::string_view(buffer_).substr(start_); }
   void consume(std::size_t count);
 
+  // A place among the half-open connections (Server), held until it is clear what the workload
+  // wants.
+  void hold(std::shared_ptr<void> place) { place_ = std::move(place); }
+  void settle() { place_.reset(); }
+
   tcp::socket& socket() { return socket_; }
   bool is_open() const { return socket_.is_open(); }
   // Ends what is being read or written, which reports operation_aborted. Nothing when it is closed.
@@ -73,6 +78,7 @@ class Stream final {
 
   tcp::socket socket_;
   std::unique_ptr<Connection> connection_;
+  std::shared_ptr<void> place_;
   std::string buffer_;
   std::size_t start_ = 0;
   bool ended_ = false;

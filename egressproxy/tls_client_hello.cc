@@ -23,6 +23,7 @@ std::uint32_t u24(WireReader& reader) {
 State join_records(std::string_view bytes, std::string& message) {
   WireReader records(bytes);
   std::size_t needed = 4;
+  std::size_t claimed = 0;  // by the records' lengths, also of what has not come yet
   while (message.size() < needed) {
     if (records.left() == 0) return State::kNeedMore;
     const bool first = records.position() == 0;
@@ -34,6 +35,7 @@ State join_records(std::string_view bytes, std::string& message) {
     (void)records.u8();  // minor version
     const std::size_t length = records.u16();
     if (length == 0 || length > kMaxRecord) return wrong;
+    claimed += length;
     message += records.bytes(length < records.left() ? length : records.left());
     if (!message.empty() && static_cast<std::uint8_t>(message.front()) != kMessageClientHello) {
       return wrong;
@@ -45,8 +47,8 @@ State join_records(std::string_view bytes, std::string& message) {
     }
   }
   // Early data (RFC 8446 4.2.10) lies in records of its own; a second handshake message here is
-  // nothing that a client sends before an answer.
-  return message.size() == needed ? State::kComplete : State::kMalformed;
+  // nothing that a client sends before an answer, and it is none also while it has not come yet.
+  return claimed == needed ? State::kComplete : State::kMalformed;
 }
 
 // RFC 6066: a list with exactly one host_name.

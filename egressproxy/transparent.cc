@@ -18,11 +18,6 @@ using policy::Protocol;
 using policy::Reason;
 using policy::Verdict;
 
-constexpr milliseconds kFirstBytes = seconds(30);
-// A connection that is refused anyway is only read to tell HTTP clients why.
-constexpr milliseconds kFirstBytesOfRefused{1500};
-constexpr milliseconds kTunnelIdle = std::chrono::minutes(30);
-
 // One connection, from the address that was wanted to its end.
 class Redirected final {
  public:
@@ -98,7 +93,8 @@ Async<void> Redirected::tell_refusal(Decision decision) {
 }
 
 Async<void> Redirected::refuse(Decision decision) {
-  const FirstBytes first = co_await read_first_bytes(downstream_, kFirstBytesOfRefused);
+  const FirstBytes first =
+      co_await read_first_bytes(downstream_, pipeline_.deadlines(), pipeline_.deadlines().refused);
   if (first.opening == Opening::kHttp) record_.protocol = "http";
   if (first.opening == Opening::kTls) record_.protocol = "tls";
   co_await tell_refusal(std::move(decision));
@@ -112,8 +108,9 @@ Async<void> Redirected::tunnel(Opened opened) {
     co_await tell_refusal(record_.decision);
     co_return;
   }
+  downstream_.settle();
   opened.upstream->connection()->set_downstream(&downstream_, Connection::Bond::kTunnel);
-  co_await relay(downstream_, *opened.upstream, kTunnelIdle);
+  co_await relay(downstream_, *opened.upstream, pipeline_.deadlines().tunnel);
   conclude(record_, *opened.upstream);
   pipeline_.recorder().record(record_);
 }
@@ -128,6 +125,7 @@ Async<void> Redirected::serve_raw(const Endpoint& endpoint) {
 
 Async<void> Redirected::serve_tls(const ClientHello& hello) {
   record_.protocol = "tls";
+  record_.encrypted_hello = hello.encrypted_hello;
   const Narrowed narrowed = narrow_by_hello(pipeline_.policy(), hosts_, port_, hello);
   if (narrowed.endpoint) {
     record_.host = narrowed.endpoint->host.text();
@@ -163,7 +161,7 @@ Async<void> Redirected::run() {
     co_await refuse(port.decision);
     co_return;
   }
-  const FirstBytes first = co_await read_first_bytes(downstream_, kFirstBytes);
+  const FirstBytes first = co_await read_first_bytes(downstream_, pipeline_.deadlines());
   const Decision unrecognised = refuse_unrecognised(port);
   const Decision silent{Verdict::kDeny, Reason::kDeadline, port.decision.rule};
   switch (first.opening) {

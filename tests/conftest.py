@@ -8,6 +8,7 @@ MAY_SKIP = (
     "quickstart builds the release preset",
     "runuser stands in the process group",
     "go is not installed",
+    "cargo is not installed",
     "java is not installed",
     "gdb is not installed",
 )

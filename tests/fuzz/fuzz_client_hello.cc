@@ -2,6 +2,7 @@
 // it.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "common/policy/host_name.h"
@@ -14,6 +15,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)cofferdam::egressproxy::recognise(bytes);
   const ClientHello hello = cofferdam::egressproxy::parse_client_hello(bytes);
   if (hello.state != ClientHello::State::kComplete && hello.server_name) __builtin_trap();
+  // What is judged stays judged, whatever comes behind it: a verdict waits for nothing.
+  if (hello.state != ClientHello::State::kNeedMore && size > 0) {
+    const std::string longer = std::string(bytes) + "behind";
+    const ClientHello again = cofferdam::egressproxy::parse_client_hello(longer);
+    if (again.state != hello.state || again.server_name != hello.server_name) __builtin_trap();
+  }
   if (hello.server_name) (void)cofferdam::policy::HostName::parse(*hello.server_name).ok();
   return 0;
 }

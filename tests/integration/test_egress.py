@@ -657,12 +657,6 @@ def test_post_to_a_denied_name_is_answered_before_the_body(gate):
     assert time.monotonic() - started < 5
 
 
-def test_socks_is_told_that_it_is_not_here(gate):
-    assert talk(gate, b"\x05\x01\x00").encode("latin-1") == b"\x05\xff"
-    assert talk(gate, b"\x04\x01\x00\x50\x01\x01\x01\x01\x00") == ""
-    assert gate.wait_event(event="egress", via="socks", reason="unsupported")
-
-
 def test_a_connection_to_the_gate_itself(gate):
     assert talk(gate, b"GET / HTTP/1.1\r\n\r\n", 3129) == ""
     assert gate.wait_event(event="egress", reason="loop")

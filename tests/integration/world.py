@@ -34,10 +34,10 @@ HttpServer
     GET /… answers JSON {"server": address, "port": …, "method": …, "path": …, "headers": …, "body": …}; special paths:
     /chunked, /until-close, /big (8 MiB), /upgrade (101, then echo), /reject (417 before the body), /bad-response
 
-Gate(world, rules, deny=[], **policy)
+Gate(world, rules, deny=[], options=[], **policy)
     a third namespace like a sandbox's, with the nft rules of DESIGN section 1, its listening sockets handed to
     cofferdam-egressproxy in *outside* by --gate-fd. run(argv) runs a client in it; events(**match) reads the event file;
-    url(…) is not needed: no proxy variable is set. `proxy` is the address of the explicit port.
+    `options` are more words for its command line (--deadline), `wrap` is what starts it (prlimit); url(…) is not needed: no proxy variable is set. `proxy` is the address of the explicit port.
 """
 import contextlib
 import ctypes
@@ -517,8 +517,8 @@ class Gate:
 
     PORTS = [(53, socket.SOCK_DGRAM), (53, socket.SOCK_STREAM), (3128, socket.SOCK_STREAM), (3129, socket.SOCK_STREAM)]
 
-    def __init__(self, world, rules=(), deny=(), listen=(), **policy):
-        self.world, self.listen = world, list(listen)
+    def __init__(self, world, rules=(), deny=(), listen=(), options=(), wrap=(), **policy):
+        self.world, self.listen, self.options, self.wrap = world, list(listen), list(options), list(wrap)
         self.namespace = f"cfd-in-{secrets.token_hex(3)}"
         self.policy = {
             "version": 1, "sandbox": "test", "operation": "op", "manifest": "sha256:0", "mode": "enforce",
@@ -578,7 +578,7 @@ class Gate:
         fds = [events, ready_write, liveness_read, control.fileno()]
         argv = [BIN / "cofferdam-egressproxy", "--policy", policy_file, "--events-fd", events, "--ready-fd", ready_write,
                 "--liveness-fd", liveness_read, "--control-fd", control.fileno(), "--uid", SERVICE_UID, "--gid",
-                SERVICE_UID]
+                SERVICE_UID, *self.options]
         sockets = [] if self.listen else self.gate_sockets()
         for sock in sockets:
             argv += ["--gate-fd", sock.fileno()]
@@ -587,7 +587,7 @@ class Gate:
             argv += ["--listen", at]
         self.stderr_file = self.directory / "stderr"
         with open(self.stderr_file, "wb") as stderr:
-            self.process = self.world.popen_outside(argv, pass_fds=fds, stderr=stderr, stdin=subprocess.DEVNULL)
+            self.process = self.world.popen_outside([*self.wrap, *argv], pass_fds=fds, stderr=stderr, stdin=subprocess.DEVNULL)
         self._stack.callback(self.process.kill)
         for fd in (events, ready_write, liveness_read):
             os.close(fd)
@@ -681,6 +681,13 @@ class Gate:
                 return found[-1]
             time.sleep(0.05)
         raise AssertionError(f"no event {match}; there are: {self.events()}")
+
+    def wait_events(self, count, timeout=10, **match):
+        """Until there are that many events with these fields; none more is waited for."""
+        match = match or {"event": "egress"}
+        end = time.monotonic() + timeout
+        while len(self.events(**match)) < count and time.monotonic() < end:
+            time.sleep(0.01)
 
     def stats(self, path="/stats"):
         with socket.socket(socket.AF_UNIX) as sock:

@@ -67,6 +67,14 @@ TEST(ClientHello, WaitsForEveryMissingByte) {
   EXPECT_EQ(parse_client_hello(whole).state, State::kComplete);
 }
 
+TEST(ClientHello, IsJudgedAlikeInWhateverPiecesItComes) {
+  const std::string message = hello_message(server_name("a.example.com"));
+  const std::string two = records(message + "another message", 16000);
+  // Cut behind the first message: its record claims more.
+  EXPECT_EQ(parse_client_hello(two.substr(0, 5 + message.size())).state, State::kMalformed);
+  EXPECT_EQ(parse_client_hello(two).state, State::kMalformed);
+}
+
 TEST(ClientHello, HasNoNameWithoutTheExtension) {
   const ClientHello hello = parse_client_hello(records(hello_message(extension(10, "ab")), 1000));
   EXPECT_EQ(hello.state, State::kComplete);
