@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "orchestrator/changes/bare_repository.h"
 #include "orchestrator/changes/forbidden_names.h"
 #include "orchestrator/changes/layer_view.h"
+#include "orchestrator/changes/upper_walk.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
@@ -75,6 +77,9 @@ class Looker final {
       TRY_ASSIGN(link, os::read_link_in(directory, name));
     } else if (kind == Kind::kFile) {
       tree.bytes += static_cast<std::uint64_t>(st.st_size);
+      const std::uint64_t holes = holes_of(st);
+      if (holes > std::numeric_limits<std::uint64_t>::max() - tree.holes) return false;
+      tree.holes += holes;
     } else {
       below.push_back(name);
     }

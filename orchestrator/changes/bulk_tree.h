@@ -24,6 +24,7 @@ using IsHidden = std::function<bool(const std::string& path, bool is_dir)>;
 struct BulkTree {
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t holes = 0;  // of `bytes`, those that are stored nowhere
   Risk risk;                // the worst in it
   std::string risky_path;   // the first such
   std::uint64_t risky = 0;  // how many are that bad

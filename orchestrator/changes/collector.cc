@@ -96,7 +96,7 @@ Result<bool> Collector::take_bulk(const std::string& path, const UpperEntry& ent
              look_through(view_.upper(), path, risks_, [&](const std::string& below, bool is_dir) {
                return placement_.is_hidden(below, is_dir);
              }));
-  if (!tree.has_value()) return false;
+  if (!tree.has_value() || !affords_holes(tree->holes)) return false;
   Change change;
   change.path = path;
   change.kind = ChangeKind::kAdded;
@@ -175,9 +175,9 @@ Result<ObjectState> Collector::theirs(const std::string& path, const UpperEntry&
 }
 
 // A file's size costs the sandbox nothing where nothing is stored; reading it costs us.
-bool Collector::affords_holes(const UpperEntry& entry) {
-  if (entry.holes > kMaxHoles - holes_) return false;
-  holes_ += entry.holes;
+bool Collector::affords_holes(std::uint64_t holes) {
+  if (holes > kMaxHoles - holes_) return false;
+  holes_ += holes;
   return true;
 }
 
@@ -219,7 +219,7 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
       set_.omissions.push_back({path, "special_file", "a FIFO, socket or device stays behind", 1});
       return {};
     }
-    if (entry->kind == layer::Kind::kFile && !affords_holes(*entry)) {
+    if (entry->kind == layer::Kind::kFile && !affords_holes(entry->holes)) {
       set_.omissions.push_back({path, "mostly_holes",
                                 std::to_string(entry->size) + " bytes, of which " +
                                     std::to_string(entry->holes) +

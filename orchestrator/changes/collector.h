@@ -47,7 +47,7 @@ class Collector final {
   Status judge(const std::string& path, const layer::BaseRecord* record, const UpperEntry* entry);
   Result<ObjectState> theirs(const std::string& path, const UpperEntry& entry) const;
   void restrict_mode(Change& change) const;
-  bool affords_holes(const UpperEntry& entry);
+  bool affords_holes(std::uint64_t holes);
   Status grow(std::size_t bytes);
   void report_tops();
 

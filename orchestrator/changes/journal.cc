@@ -13,6 +13,7 @@
 #include "common/os/files.h"
 #include "common/os/object_copy.h"
 #include "common/os/tree_paths.h"
+#include "orchestrator/changes/layer_view.h"
 #include "orchestrator/changes/plan_json.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -20,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 6> kPhases = {"staging", "forward", "done",
-                                                     "lent",    "back",    "undone"};
+constexpr std::array<std::string_view, 7> kPhases = {"staging", "forward", "done", "lent",
+                                                     "back",    "undone",  "kept"};
 
 fs::path merges_of(const SandboxRecord& sandbox) {
   return sandbox.directory / "merges";
@@ -91,9 +92,12 @@ Status Journal::before(std::string_view act) const {
 }
 
 Status Journal::write_phase(Phase phase) {
+  struct stat st {};
+  if (::fstat(workspace_, &st) != 0) return Error::from_errno("stat of the workspace");
   const Json json = {{"version", 1},
                      {"phase", kPhases[static_cast<std::size_t>(phase)]},
-                     {"in_workspace", outside_}};
+                     {"in_workspace", outside_},
+                     {"workspace_inode", static_cast<std::uint64_t>(st.st_ino)}};
   TRY(os::write_file_atomic(directory_ / "phase", canonical_json(json) + "\n"));
   TRY(os::sync_directory(directory_));
   phase_ = phase;
@@ -142,6 +146,7 @@ Status Journal::make_outside() {
 
 Result<Journal> Journal::begin(const SandboxRecord& sandbox, int workspace, bool outside,
                                BeforeAct before_act) {
+  if (has_active(sandbox)) return Error("an earlier merge is not brought to an end yet");
   Journal journal(active_of(sandbox), workspace, std::move(before_act));
   TRY(os::remove_tree(merges_of(sandbox) / "gone"));
   TRY(os::make_directories(journal.directory_ / "objects"));
@@ -156,6 +161,20 @@ Result<Journal> Journal::begin(const SandboxRecord& sandbox, int workspace, bool
 bool Journal::has_active(const SandboxRecord& sandbox) {
   struct stat st {};
   return ::lstat(active_of(sandbox).c_str(), &st) == 0;
+}
+
+Result<std::vector<fs::path>> Journal::kept(const SandboxRecord& sandbox) {
+  std::vector<fs::path> found;
+  const auto fd = os::open_file(merges_of(sandbox), O_RDONLY | O_DIRECTORY);
+  if (!fd.ok()) {
+    if (fd.error().error_number() == ENOENT) return found;
+    return fd.error();
+  }
+  TRY(os::for_each_name(fd->get(), [&](std::string_view name) -> Status {
+    if (name.starts_with(kKeptPrefix)) found.push_back(merges_of(sandbox) / name / "objects");
+    return {};
+  }));
+  return found;
 }
 
 Result<std::optional<Journal>> Journal::open_active(const SandboxRecord& sandbox, int workspace,
@@ -181,6 +200,9 @@ Result<std::optional<Journal>> Journal::open_active(const SandboxRecord& sandbox
       (!journal.outside_.starts_with(kPrefix) || journal.outside_.find('/') != std::string::npos)) {
     return Error("a merge's phase: not a name that a merge gives");
   }
+  struct stat st {};
+  if (::fstat(workspace, &st) != 0) return Error::from_errno("stat of the workspace");
+  journal.of_this_workspace_ = json.value("workspace_inode", std::uint64_t{st.st_ino}) == st.st_ino;
   const bool moves = journal.phase_ == Phase::kForward || journal.phase_ == Phase::kBack;
   if (const Status opened = journal.open_objects(); !opened.ok() && moves) return opened.error();
   return std::optional<Journal>(std::move(journal));
@@ -211,9 +233,14 @@ Status Journal::lend_objects(TransactionPlan& plan, bool outside) {
     TRY(os::sync_file_system(objects()));
   }
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].act != Step::Act::kExchange) continue;
-    TRY_ASSIGN(const struct stat st, os::stat_in(objects(), std::to_string(i)));
-    plan.steps[i].staged_inode = st.st_ino;
+    Step& step = plan.steps[i];
+    if (!holds_old_object(step)) continue;
+    const std::string name = std::to_string(i);
+    TRY_ASSIGN(const struct stat st, os::stat_in(objects(), name).context(step.path));
+    if (step.act == Step::Act::kExchange) step.staged_inode = st.st_ino;
+    // Who had the file open while the merge took it away may have written to it since: that comes
+    // back too.
+    TRY_ASSIGN(step.before, object_in(objects(), name).context(step.path));
   }
   plan.origin = Position::kAfter;
   return {};
@@ -275,21 +302,37 @@ Status Journal::rest(const TransactionPlan& plan) {
   return move_to(std::to_string(last + 1));
 }
 
-Result<fs::path> Journal::keep(const TransactionPlan& plan, const std::vector<StuckStep>& stuck) {
+Status Journal::drop_all_but(const TransactionPlan& plan, const std::vector<StuckStep>& stuck) {
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const bool needed = std::any_of(stuck.begin(), stuck.end(),
                                     [&](const StuckStep& step) { return step.index == i; });
     if (!needed) TRY(remove_below(objects(), std::to_string(i)));
   }
+  return {};
+}
+
+Result<fs::path> Journal::keep(const TransactionPlan& plan) {
   TRY(bring_home(plan));
   TRY(remove_outside());
   for (unsigned n = 1;; ++n) {
-    const std::string name = "kept-" + std::to_string(n);
+    const std::string name = std::string(kKeptPrefix) + std::to_string(n);
     struct stat st {};
     if (::lstat((directory_.parent_path() / name).c_str(), &st) == 0) continue;
     TRY(move_to(name));
     return directory_ / "objects";
   }
+}
+
+Status Journal::abandon() {
+  const fs::path gone = directory_.parent_path() / "gone";
+  TRY(os::remove_tree(gone));
+  if (::rename(directory_.c_str(), gone.c_str()) != 0) return Error::from_errno("rename");
+  directory_ = gone;
+  TRY(os::sync_directory(gone.parent_path()));
+  // Its last act is a phase again, of a journal that is none any more.
+  (void)remove_outside().ok();
+  objects_.reset();
+  return os::remove_tree(gone);
 }
 
 Status Journal::discard() {

@@ -30,10 +30,12 @@ enum class Phase : std::uint8_t {
   kLent,     // carried out and settled; objects are copies: throw those away
   kBack,     // to be taken back; carried out again where that cannot be
   kUndone,   // taken back: record what is not settled any more, throw away
+  kKept,     // the same, but for paths that somebody changed: what belongs there is to be kept
 };
 
 class Journal final {
  public:
+  static constexpr std::string_view kKeptPrefix = "kept-";
   // Names at the top of a workspace that only a merge gives.
   static constexpr std::string_view kPrefix = ".cofferdam-merge-";
 
@@ -45,6 +47,8 @@ class Journal final {
   static Result<std::optional<Journal>> open_active(const SandboxRecord& sandbox, int workspace,
                                                     BeforeAct before_act);
   static bool has_active(const SandboxRecord& sandbox);
+  // Directories that keep() filled: files of the workspace that are nowhere else.
+  static Result<std::vector<std::filesystem::path>> kept(const SandboxRecord& sandbox);
   // Makes the newest transaction at rest the one under way, still in phase kDone; nothing when
   // there is none. open_active() then opens it.
   static Result<bool> reopen_last(const SandboxRecord& sandbox);
@@ -57,6 +61,11 @@ class Journal final {
   Status write_plan(const TransactionPlan& plan);
   Result<TransactionPlan> read_plan() const;
 
+  // Whether the workspace is the directory that the phase was written for: else the objects of a
+  // transaction that moves do not belong to what is there.
+  bool is_of_this_workspace() const { return of_this_workspace_; }
+  bool lies_in_workspace() const { return !outside_.empty(); }
+
   // Copies objects from the state directory to where they can be moved into the workspace, if they
   // do not lie there, and records in `plan` which ones they are. Before a transaction is taken
   // back.
@@ -65,10 +74,13 @@ class Journal final {
   Status rest(const TransactionPlan& plan);
   // Removes it with everything in it.
   Status discard();
-  // As rest(), under a name that no undo takes, with only the objects of these steps: for what
-  // could not be put back. Returns where the objects lie.
-  Result<std::filesystem::path> keep(const TransactionPlan& plan,
-                                     const std::vector<StuckStep>& stuck);
+  // As discard(), where not even a phase can be written (the disk is full): the next command must
+  // find nothing to carry out.
+  Status abandon();
+  // As rest(), under a name that no undo takes: for what could not be put back. drop_all_but()
+  // first removes the objects of other steps. Returns where the objects lie.
+  Status drop_all_but(const TransactionPlan& plan, const std::vector<StuckStep>& stuck);
+  Result<std::filesystem::path> keep(const TransactionPlan& plan);
 
  private:
   Journal(std::filesystem::path directory, int workspace, BeforeAct before_act)
@@ -88,6 +100,7 @@ class Journal final {
   BeforeAct before_act_;
   Phase phase_ = Phase::kStaging;
   std::string outside_;  // name in the workspace, or empty
+  bool of_this_workspace_ = true;
   os::UniqueFd objects_;
 };
 

@@ -27,6 +27,11 @@ bool makes_object(const MergeItem& item) {
   return !(item.result.kind == Kind::kDirectory && item.ours.kind == Kind::kDirectory);
 }
 
+// It leaves as a removal first: not every file system can exchange a directory (transaction.h).
+bool replaces_directory(const MergeItem& item) {
+  return item.ours.kind == Kind::kDirectory && makes_object(item);
+}
+
 // The steps of a merge, and of each the item that it is about.
 struct Steps {
   TransactionPlan plan;
@@ -38,11 +43,21 @@ struct Steps {
   }
 };
 
+// A directory that stays and becomes writable: before anything in it is written.
+bool opens_up(const MergeItem& item) {
+  return item.ours.kind == Kind::kDirectory && item.result.kind == Kind::kDirectory &&
+         (item.ours.mode & 0200U) == 0 && (item.result.mode & 0200U) != 0;
+}
+
 Steps steps_of(const std::vector<const MergeItem*>& taken) {
   Steps steps;
+  for (const MergeItem* item : taken) {
+    if (opens_up(*item)) steps.add(Step::Act::kMode, *item, item->ours, item->result);
+  }
   // Children go before their parents ...
   for (auto item = taken.rbegin(); item != taken.rend(); ++item) {
-    if ((*item)->result.absent()) steps.add(Step::Act::kRemove, **item, (*item)->ours, {});
+    const bool goes = (*item)->result.absent() || replaces_directory(**item);
+    if (goes) steps.add(Step::Act::kRemove, **item, (*item)->ours, {});
   }
   // ... and come after them.
   for (const MergeItem* item : taken) {
@@ -53,14 +68,15 @@ Steps steps_of(const std::vector<const MergeItem*>& taken) {
     }
     ObjectState made = item->result;
     if (made.kind == Kind::kDirectory) made.mode = kUnfilled;
-    const auto act = item->ours.absent() ? Step::Act::kCreate : Step::Act::kExchange;
-    steps.add(act, *item, item->ours, made);
+    const bool vacant = item->ours.absent() || replaces_directory(*item);
+    steps.add(vacant ? Step::Act::kCreate : Step::Act::kExchange, *item,
+              vacant ? ObjectState{} : item->ours, made);
   }
   for (auto item = taken.rbegin(); item != taken.rend(); ++item) {
     if ((*item)->result.kind != Kind::kDirectory || (*item)->change.bulk_entries > 0) continue;
     ObjectState before = (*item)->result;
     before.mode = makes_object(**item) ? kUnfilled : (*item)->ours.mode;
-    if (before.same_as((*item)->result)) continue;
+    if (before.same_as((*item)->result) || opens_up(**item)) continue;
     steps.add(Step::Act::kMode, **item, before, (*item)->result);
   }
   return steps;
@@ -174,7 +190,10 @@ Result<MergeReport> merge_sandbox(const SandboxRecord& sandbox, const MergeOptio
   TRY_ASSIGN(
       const Recovery recovered,
       recover_merge(sandbox, options.before_act).context("an earlier merge that was cut short"));
-  (void)recovered;
+  // Its journal must not be begun anew.
+  if (recovered.what == Recovery::What::kBusy) {
+    return Error("another merge into this workspace runs");
+  }
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
   TRY_ASSIGN(const auto lock, os::FileLock::try_acquire_directory(session.view.workspace()));
   if (!lock.has_value()) return Error("another merge into this workspace runs");

@@ -32,11 +32,22 @@ class SignalsHeld final {
 Status close(const SandboxRecord& sandbox, Journal& journal, const TransactionPlan& plan,
              Ending& ending, const BeforeAct& before_act) {
   const bool after = ending.position == Position::kAfter;
-  TRY(journal.set_phase(after ? Phase::kDone : Phase::kUndone));
+  const bool whole = ending.stuck.empty();
+  ending.kept = whole ? std::filesystem::path() : journal.directory();
+  const Status known = journal.set_phase(after   ? Phase::kDone
+                                         : whole ? Phase::kUndone
+                                                 : Phase::kKept);
+  if (!known.ok()) {
+    // A merge that failed must not be carried out by the next command: nothing was settled yet, so
+    // that it can go without a record of that.
+    const bool may_go = !after && whole && plan.origin == Position::kBefore;
+    return may_go && journal.abandon().ok() ? Status() : known;
+  }
   if (before_act) TRY(before_act("settle", ""));
   TRY(settle(sandbox, plan.settled, ending.position));
-  if (!ending.stuck.empty()) {
-    TRY_ASSIGN(ending.kept, journal.keep(plan, ending.stuck));
+  if (!whole) {
+    TRY(journal.drop_all_but(plan, ending.stuck));
+    TRY_ASSIGN(ending.kept, journal.keep(plan));
     return {};
   }
   return after ? journal.rest(plan) : journal.discard();
@@ -80,6 +91,13 @@ Result<Recovery> recover_merge(const SandboxRecord& sandbox, const BeforeAct& be
     recovery.what = Recovery::What::kForgotten;
     return recovery;
   }
+  const bool moves = journal->phase() == Phase::kForward || journal->phase() == Phase::kBack;
+  if (!journal->is_of_this_workspace() && (moves || journal->lies_in_workspace())) {
+    return Error(
+        sandbox.workspace +
+        " is another directory than the one that was being written into: move that one back "
+        "to its place");
+  }
   TRY_ASSIGN(const TransactionPlan plan, journal->read_plan());
   const auto conclude = [&](Position position) -> Status {
     recovery.ending.position = position;
@@ -96,6 +114,12 @@ Result<Recovery> recover_merge(const SandboxRecord& sandbox, const BeforeAct& be
     case Phase::kUndone:
       TRY(conclude(Position::kBefore));
       break;
+    case Phase::kKept: {
+      recovery.ending.position = Position::kBefore;
+      TRY(settle(sandbox, plan.settled, Position::kBefore));
+      TRY_ASSIGN(recovery.ending.kept, journal->keep(plan));
+      break;
+    }
     case Phase::kForward:
     case Phase::kBack: {
       const Position to =

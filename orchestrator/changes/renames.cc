@@ -81,13 +81,8 @@ class Finder final {
   Finder(const LayerView& view, ChangeSet& set) : view_(view), set_(set) {
     for (std::size_t i = 0; i < set.changes.size(); ++i) {
       const Change& change = set.changes[i];
-      if (change.kind == ChangeKind::kDeleted && may_move(change.base)) from_.push_back(i);
-      // A patch has no form for some links: they stay what they are.
-      const bool nameless =
-          change.theirs.kind == Kind::kSymlink && is_dot_gitmodules(os::leaf_of(change.path));
-      if (change.kind == ChangeKind::kAdded && may_move(change.theirs) && !nameless) {
-        to_.push_back(i);
-      }
+      if (change.kind == ChangeKind::kDeleted && may_move(change, change.base)) from_.push_back(i);
+      if (change.kind == ChangeKind::kAdded && may_move(change, change.theirs)) to_.push_back(i);
     }
   }
 
@@ -99,9 +94,12 @@ class Finder final {
   }
 
  private:
-  static bool may_move(const ObjectState& state) {
-    return (state.kind == Kind::kFile || state.kind == Kind::kSymlink) && state.size > 0 &&
-           state.sha256.has_value();
+  static bool may_move(const Change& change, const ObjectState& state) {
+    // git takes no link of this name on either side: the section would spoil the whole patch.
+    const bool nameless =
+        state.kind == Kind::kSymlink && is_dot_gitmodules(os::leaf_of(change.path));
+    return (state.kind == Kind::kFile || state.kind == Kind::kSymlink) && !nameless &&
+           state.size > 0 && state.sha256.has_value();
   }
 
   bool same_name(std::size_t from, std::size_t to) const {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "common/os/object_copy.h"
 #include "common/os/tree_paths.h"
 #include "orchestrator/changes/layer_view.h"
 
@@ -79,7 +80,14 @@ Status Transaction::out_of_workspace(std::size_t index, const ObjectState& expec
   const std::string name = object_name(index);
   TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(workspace_, step.path));
   TRY(before(act, step));
-  TRY(os::rename_no_replace(parent.get(), leaf(step), objects_, name));
+  const bool directory = step.act == Act::kRemove && expected.kind == Kind::kDirectory;
+  // There already: a copy, whose run was killed.
+  const bool copied = directory && exists(objects_, name);
+  const Status moved =
+      copied ? Status() : os::rename_no_replace(parent.get(), leaf(step), objects_, name);
+  const bool immovable = directory && !moved.ok() && moved.error().error_number() == EXDEV;
+  if (copied || immovable) return copy_out_directory(parent.get(), index, expected);
+  TRY(moved);
   const Status verified = [&]() -> Status {
     TRY(before("verify", step));
     TRY(is(objects_, name, step, expected));
@@ -90,6 +98,23 @@ Status Transaction::out_of_workspace(std::size_t index, const ObjectState& expec
     (void)os::rename_no_replace(objects_, name, parent.get(), leaf(step)).ok();
   }
   return verified;
+}
+
+Status Transaction::copy_out_directory(int parent, std::size_t index, const ObjectState& expected) {
+  const Step& step = plan_.steps[index];
+  const std::string name = object_name(index);
+  TRY(is(parent, leaf(step), step, expected));
+  TRY(os::copy_object(parent, leaf(step), objects_, name));
+  const Status removed = [&]() -> Status {
+    TRY(before("verify", step));
+    TRY(still_there(parent, step));
+    if (::unlinkat(parent, leaf(step).c_str(), AT_REMOVEDIR) != 0) {
+      return Error::from_errno("remove directory");
+    }
+    return {};
+  }();
+  if (!removed.ok()) (void)os::remove_object(objects_, name).ok();
+  return removed;
 }
 
 Status Transaction::into_workspace(std::size_t index, std::string_view act) {
@@ -152,8 +177,14 @@ Result<Position> Transaction::position(std::size_t index) const {
   const Step& step = plan_.steps[index];
   const std::string name = object_name(index);
   switch (step.act) {
-    case Act::kRemove:
-      return exists(objects_, name) ? Position::kAfter : Position::kBefore;
+    case Act::kRemove: {
+      if (!exists(objects_, name)) return Position::kBefore;
+      if (step.before.kind != Kind::kDirectory) return Position::kAfter;
+      // A copy of a directory whose removal did not come about, or that is there again.
+      const auto parent = os::open_parent_in_tree(workspace_, step.path);
+      const bool stands = parent.ok() && is(parent->get(), leaf(step), step, step.before).ok();
+      return stands ? Position::kBefore : Position::kAfter;
+    }
     case Act::kCreate:
     case Act::kTree:
       return exists(objects_, name) ? Position::kBefore : Position::kAfter;
@@ -174,10 +205,26 @@ Result<Position> Transaction::position(std::size_t index) const {
   return Position::kBefore;
 }
 
-Status Transaction::move(std::size_t index, Position to) {
+Status Transaction::came_out(std::size_t index, Position at) const {
   const Step& step = plan_.steps[index];
-  TRY_ASSIGN(const Position now, position(index));
-  if (now == to) return {};
+  const bool after = at == Position::kAfter;
+  switch (step.act) {
+    case Act::kRemove:
+      return after ? is(objects_, object_name(index), step, step.before) : Status();
+    case Act::kExchange:
+      return is(objects_, object_name(index), step, after ? step.before : step.after);
+    case Act::kCreate:
+    case Act::kTree:
+      return after ? Status() : is(objects_, object_name(index), step, step.after);
+    case Act::kMode:
+      break;
+  }
+  return {};
+}
+
+Status Transaction::move(std::size_t index, Position from, Position to) {
+  const Step& step = plan_.steps[index];
+  if (from == to) return {};
   const bool forward = to == Position::kAfter;
   switch (step.act) {
     case Act::kRemove:
@@ -203,15 +250,20 @@ Status Transaction::move(std::size_t index, Position to) {
 
 Status Transaction::run(Position to) {
   const std::size_t count = plan_.steps.size();
+  bool moved = false;
   for (std::size_t n = 0; n < count; ++n) {
     const std::size_t index = to == Position::kAfter ? n : count - 1 - n;
-    if (const Status moved = move(index, to); !moved.ok()) {
-      return moved.error().context(plan_.steps[index].path);
-    }
+    const Status done = [&]() -> Status {
+      TRY_ASSIGN(const Position now, position(index));
+      if (now == to) return came_out(index, to);
+      moved = true;
+      return move(index, now, to);
+    }();
+    if (!done.ok()) return done.error().context(plan_.steps[index].path);
   }
   if (before_act_) TRY(before_act_("sync", ""));
   TRY(os::sync_file_system(workspace_));
-  return read_back(to);
+  return moved ? read_back(to) : Status();
 }
 
 std::vector<StuckStep> Transaction::run_what_can_be(Position to) {
@@ -219,9 +271,9 @@ std::vector<StuckStep> Transaction::run_what_can_be(Position to) {
   const std::size_t count = plan_.steps.size();
   for (std::size_t n = 0; n < count; ++n) {
     const std::size_t index = to == Position::kAfter ? n : count - 1 - n;
-    if (const Status moved = move(index, to); !moved.ok()) {
-      stuck.push_back({index, plan_.steps[index].path, moved.error().message()});
-    }
+    const auto now = position(index);
+    const Status moved = now.ok() ? move(index, *now, to) : Status(now.error());
+    if (!moved.ok()) stuck.push_back({index, plan_.steps[index].path, moved.error().message()});
   }
   (void)os::sync_file_system(workspace_).ok();
   return stuck;

@@ -71,7 +71,10 @@ class Transaction final {
   Transaction(int workspace, int objects, const TransactionPlan& plan, BeforeAct before_act)
       : workspace_(workspace), objects_(objects), plan_(plan), before_act_(std::move(before_act)) {}
 
-  // Brings every step there and reads all of it back; ends at the first step that fails.
+  // Brings every step there and reads all of it back; ends at the first step that fails. Steps that
+  // are there already, for an earlier run was killed, are verified by what came out of them. Where
+  // that holds for all, nothing is read back: what the workspace holds now is somebody's later
+  // work.
   Status run(Position to);
   // Brings every step there that can be; the rest is left as somebody else made it.
   std::vector<StuckStep> run_what_can_be(Position to);
@@ -83,8 +86,13 @@ class Transaction final {
  private:
   Status before(std::string_view act, const Step& step) const;
   Result<Position> position(std::size_t index) const;
-  Status move(std::size_t index, Position to);
+  Status move(std::size_t index, Position from, Position to);
+  // What a step that stands there took out of the workspace must be what was judged.
+  Status came_out(std::size_t index, Position at) const;
   Status out_of_workspace(std::size_t index, const ObjectState& expected, std::string_view act);
+  // For file systems that do not move every directory (overlayfs, those of a lower layer): a copy
+  // goes into `objects`, then the empty directory is removed.
+  Status copy_out_directory(int parent, std::size_t index, const ObjectState& expected);
   Status into_workspace(std::size_t index, std::string_view act);
   Status exchange(std::size_t index, const ObjectState& expected_out, const ObjectState& put_in,
                   std::string_view act);

@@ -32,14 +32,19 @@ UpperEntry describe(int directory, std::string_view name) {
   entry.mode = st->st_mode & 07777U;
   entry.size = entry.kind == layer::Kind::kDirectory ? 0 : static_cast<std::uint64_t>(st->st_size);
   if (entry.kind == layer::Kind::kFile) {
-    const std::uint64_t stored = static_cast<std::uint64_t>(st->st_blocks) * 512;
-    entry.holes = entry.size > stored ? entry.size - stored : 0;
+    entry.holes = holes_of(*st);
   }
   entry.whiteout = layer::is_whiteout(*st);
   return entry;
 }
 
 }  // namespace
+
+std::uint64_t holes_of(const struct stat& st) {
+  const auto size = static_cast<std::uint64_t>(st.st_size);
+  const std::uint64_t stored = static_cast<std::uint64_t>(st.st_blocks) * 512;
+  return size > stored ? size - stored : 0;
+}
 
 Status walk_upper(
     int upper,

@@ -4,6 +4,8 @@
 // descriptors or stack. The visitor decides per directory whether it is entered.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -23,6 +25,9 @@ struct UpperEntry {
   bool detached = false;    // a directory at or below which nothing of lower shows through
   std::string problem;      // why the walk could not look at or into it; empty: none
 };
+
+// Bytes of a file's size that nothing is stored for: they cost nothing to make.
+std::uint64_t holes_of(const struct stat& st);
 
 enum class Visit : std::uint8_t { kEnter, kSkip };
 

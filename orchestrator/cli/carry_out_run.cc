@@ -14,6 +14,7 @@
 #include "common/os/files.h"
 #include "common/os/terminal.h"
 #include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/journal.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/event_reader.h"
@@ -263,6 +264,10 @@ int carry_out_run(const Context& context, const RunOptions& options, const Sandb
   if (!options.remove) return status;
   if (reviewed.changes > 0 || !reviewed.changes_error.empty()) {
     note("--rm: kept, because it has unmerged changes");
+    return status;
+  }
+  if (changes::Journal::has_active(sandbox.record)) {
+    note("--rm: kept, because its merge is not brought to an end yet");
     return status;
   }
   if (Status removed = store.remove(std::move(sandbox)); !removed.ok())

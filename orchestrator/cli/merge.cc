@@ -61,7 +61,7 @@ int merge(const Context& context, const Options& options) {
   if (!report.ok()) return fail(report.error());
   const std::string text = changes::describe(*report, options.dry_run);
   std::fputs(text.c_str(), stdout);
-  if (report->exit_status() == kExitFailed) (void)fail("merge failed: " + report->failure);
+  if (report->exit_status() == kExitFailed) note("merge failed: " + report->failure);
   return report->exit_status();
 }
 

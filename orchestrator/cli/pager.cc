@@ -1,5 +1,6 @@
 #include "orchestrator/cli/pager.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -20,6 +21,17 @@ std::vector<std::string> environment() {
   for (char** word = environ; *word != nullptr; ++word) words.emplace_back(*word);
   if (std::getenv("LESS") == nullptr) words.emplace_back("LESS=FRX");
   return words;
+}
+
+volatile std::sig_atomic_t pager_pidfd = -1;
+
+// While the pager lives, Ctrl-C is its affair. Once it has been quit, what is still being computed
+// for it is for nobody.
+void on_interrupt(int number) {
+  struct pollfd ended {};
+  ended.fd = pager_pidfd;
+  ended.events = POLLIN;
+  if (::poll(&ended, 1, 0) == 1) ::_exit(128 + number);
 }
 
 }  // namespace
@@ -45,8 +57,11 @@ std::optional<Pager> Pager::start() {
   options.fds = {{pipe->read.get(), 0}, {STDOUT_FILENO, 1}, {STDERR_FILENO, 2}};
   auto process = os::ChildProcess::spawn(options);
   if (!process.ok()) return std::nullopt;
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGQUIT, SIG_IGN);
+  pager_pidfd = process->pidfd();
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGQUIT}) ::sigaction(number, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   return Pager(std::move(process).value(), std::move(pipe->write));
 }

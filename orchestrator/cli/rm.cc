@@ -1,12 +1,30 @@
+#include <filesystem>
 #include <memory>
 #include <vector>
 
+#include "orchestrator/changes/journal.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/reap.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
+
+// What a merge took out of the workspace and could not put back lies in the sandbox's directory.
+Status lose_nothing(const SandboxRecord& sandbox, bool force) {
+  if (changes::Journal::has_active(sandbox)) {
+    return Error(sandbox.name + ": a merge into " + sandbox.workspace +
+                 " was cut short and is not brought to an end yet; " +
+                 (sandbox.directory / "merges/active").string() +
+                 " holds files of that workspace. When they are not needed any more, remove that "
+                 "directory first");
+  }
+  TRY_ASSIGN(const auto kept, changes::Journal::kept(sandbox));
+  if (kept.empty() || force) return {};
+  return Error(sandbox.name + ": " + kept.front().string() +
+               " holds files of the workspace that a merge could not put back; take what you need "
+               "from there, then --force");
+}
 
 Status remove_one(const Context& context, const SandboxStore& store, const std::string& selector,
                   bool force) {
@@ -22,6 +40,7 @@ Status remove_one(const Context& context, const SandboxStore& store, const std::
     const Reaped reaped = undo_resources(sandbox.record);
     if (!reaped.failed.empty()) return Error(record.name + ": " + reaped.failed.front());
   }
+  TRY(lose_nothing(sandbox.record, force));
   if (!force) {
     const auto changes = count_changes(sandbox.record);
     if (!changes.ok()) {

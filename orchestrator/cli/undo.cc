@@ -21,7 +21,7 @@ int undo(const Context& context, const std::string& selector) {
   const auto report = changes::undo_merge(owned->record);
   if (!report.ok()) return fail(report.error());
   std::fputs(changes::describe(*report).c_str(), stdout);
-  if (report->exit_status() == kExitFailed) (void)fail("undo failed: " + report->failure);
+  if (report->exit_status() == kExitFailed) note("undo failed: " + report->failure);
   return report->exit_status();
 }
 

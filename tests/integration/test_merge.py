@@ -5,11 +5,13 @@ import os
 import pathlib
 import pty
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 
-from sandbox_runs import ORDINARY_USER, Runner, fuse_for_everybody, ordinary_user, skip_unless_root
+from sandbox_runs import ORDINARY_USER, Runner, descendants, fuse_for_everybody, ordinary_user, skip_unless_root
 
 FOLDED = [".GIT", "git~1", ".git ", ".g\u200cit", ".git::$INDEX_ALLOCATION"]
 
@@ -70,8 +72,8 @@ class Project:
             for path in (self.top, *self.top.rglob("*")):
                 os.lchown(path, user.pw_uid, user.pw_gid)
 
-    def sandbox(self, line, flags=()):
-        done = self.runner.shell(line, flags)
+    def sandbox(self, line, flags=(), **kwargs):
+        done = self.runner.shell(line, flags, **kwargs)
         assert done.returncode == 0, done.stderr.decode()
         return done
 
@@ -270,6 +272,34 @@ def test_on_a_terminal_a_diff_has_colours_and_the_users_own_pager_and_no_other(p
     on_a_terminal(PAGER="true")
     assert not owned.exists() and not (project.top / "owned").exists()
     assert "\033" not in project("diff", "last")
+
+
+def test_ctrl_c_ends_a_diff_that_takes_long_once_its_pager_was_quit(project):
+    # Two lines in no order: what a diff by lines takes longest for.
+    def lines():
+        return b"".join(b"a\n" if byte & 1 else b"b\n" for byte in os.urandom(4_000_000))
+
+    project.write("long", lines())
+    (project.runner.home / "other").write_bytes(lines())
+    project.sandbox("cat > long", stdin=(project.runner.home / "other").open("rb"))
+    ours, theirs = pty.openpty()
+    words = ["env", "-i", f"PATH={os.environ['PATH']}", f"HOME={project.runner.home}", "TERM=xterm", "PAGER=true",
+             str(project.runner.programs / "cofferdam"), "diff", "last", "--stat"]
+    words = ["runuser", "-u", project.runner.user, "--", *words] if project.runner.user else words
+    diff = subprocess.Popen(words, cwd=project.top, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    try:
+        time.sleep(3)
+        assert diff.poll() is None
+        for pid in descendants(diff.pid) | {diff.pid}:
+            os.kill(pid, signal.SIGINT)
+        assert diff.wait(timeout=10) != 0
+    finally:
+        for pid in descendants(diff.pid) | {diff.pid}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        diff.wait(timeout=20)
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_a_renamed_file_is_one_section_of_a_patch_that_applies(project):

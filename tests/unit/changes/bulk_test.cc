@@ -155,6 +155,24 @@ TEST(Bulk, WhatAMergeLeavesBehindIsLeftBehindInAFolderToo) {
   }
 }
 
+TEST(Bulk, HolesWithoutEndAreNotWrittenOutEither) {
+  BulkBench b;
+  put_dependencies(b.layer());
+  b.layer().put("deps/huge", file(""));
+  std::filesystem::resize_file(b.layer().sandbox() / "upper/deps/huge", std::uintmax_t{1} << 40U);
+  // Asked first: nothing is written where it would be.
+  MergeOptions dry = with_ignored();
+  dry.dry_run = true;
+  ASSERT_EQ(merge_of(b.layer(), dry).omissions.size(), 1U);
+  const MergeReport report = merge_of(b.layer(), with_ignored());
+  EXPECT_EQ(report.exit_status(), 0) << describe(report, false);
+  ASSERT_EQ(report.omissions.size(), 1U);
+  EXPECT_EQ(report.omissions[0].path, "deps/huge");
+  EXPECT_EQ(report.omissions[0].reason, "mostly_holes");
+  EXPECT_TRUE(b.ours().contains("deps/left/run"));
+  EXPECT_FALSE(b.ours().contains("deps/huge"));
+}
+
 TEST(Bulk, RiskyOnesComeWithTheirAllowance) {
   BulkBench b;
   put_dependencies(b.layer());

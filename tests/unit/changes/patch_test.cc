@@ -339,6 +339,22 @@ TEST(Renames, AreFoundBySimilarityAndApplyWithStockGit) {
   EXPECT_EQ(rows.size(), 9U);
 }
 
+TEST(Renames, ALinkWhoseNameGitRefusesIsNoHalfOfOne) {
+  const Tree base = {{".gitmodules", link("somewhere")}, {"a", file("a\n")}};
+  const Workbench bench(base);
+  LayerBuilder layer(bench.workspace());
+  layer.rename(".gitmodules", "plain");
+  layer.put("a", file("b\n"));
+  const Exported exported = export_of(layer);
+  std::string error;
+  Tree expected = layer.theirs();
+  expected[".gitmodules"] = base.at(".gitmodules");
+  EXPECT_EQ(applied(base, exported.patch, &error), expected);
+  EXPECT_EQ(error, "");
+  ASSERT_EQ(exported.report.not_in_patch.size(), 1U);
+  EXPECT_EQ(exported.report.not_in_patch[0].path, ".gitmodules");
+}
+
 TEST(Renames, SimilarityIsHundredOnlyForEqualContent) {
   EXPECT_EQ(similarity("a\nb\n", "a\nb\n"), 100U);
   EXPECT_EQ(similarity("a\nb\n", "b\na\n"), 99U);
