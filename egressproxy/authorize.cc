@@ -14,7 +14,7 @@ Authorization authorize(const policy::EgressPolicy& policy, const policy::Endpoi
     return result;
   }
   policy::AddressDecision judged =
-      policy.decide_addresses(endpoint.host, endpoint.port, addresses, own);
+      policy.decide_addresses(endpoint.host, endpoint.port, addresses, own, protocol);
   result.decision = judged.decision;
   // What named the endpoint is what is to be told.
   if (result.decision.allowed()) result.decision = name;

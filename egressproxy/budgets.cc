@@ -143,6 +143,16 @@ Admission Budgets::admit(const Decision& allowed, Time now) {
   return admission;
 }
 
+Decision Budgets::readmit(const Decision& allowed, const Account& now_charged, Time now) {
+  Account& rule = account(allowed.rule);
+  if (&rule == &now_charged) return allowed;
+  const Reason reason = why_full(rule, now);
+  if (reason != Reason::kAllowed) return {Verdict::kDeny, reason, allowed.rule};
+  ++rule.opened;
+  if (rule.budget.connections_per_second) rule.openings.push_back(now);
+  return allowed;
+}
+
 Decision Budgets::admit_name(const policy::HostName& name, const Decision& allowed, Time now) {
   Entry& of_rule = entry(allowed.rule);
   if (!of_rule.counts_names) return allowed;

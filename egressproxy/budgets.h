@@ -49,6 +49,10 @@ class Budgets final {
   // May `allowed`'s rule have one more connection? A place and a turn are taken when it may.
   Admission admit(const policy::Decision& allowed, Time now);
 
+  // May a connection that was admitted become one of `allowed`'s rule, which may be another? A turn
+  // of that rule is taken when it may; the place is moved by Connection::charge_to.
+  policy::Decision readmit(const policy::Decision& allowed, const Account& now_charged, Time now);
+
   // May this name be asked for upstream? Counts it where a wildcard or an open mode let it through:
   // a name that a rule spells out carries nothing out.
   policy::Decision admit_name(const policy::HostName& name, const policy::Decision& allowed,

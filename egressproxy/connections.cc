@@ -12,16 +12,12 @@ using policy::Decision;
 using policy::Reason;
 using policy::Verdict;
 
-namespace {
-
 Decision decide_again(const ConnectionInfo& info, const policy::EgressPolicy& policy,
                       const std::set<policy::IpAddress>& own) {
   if (!info.address) return authorize_unresolved(policy, info.endpoint, info.protocol).decision;
   const std::array<policy::IpAddress, 1> address = {*info.address};
   return authorize(policy, info.endpoint, info.protocol, address, own).decision;
 }
-
-}  // namespace
 
 Connection::Connection(Connections& all, std::uint64_t id, ConnectionInfo info, Slot slot)
     : all_(all),
@@ -43,6 +39,10 @@ void Connection::charge_to(Account& rule, Decision decision) {
 
 void Connection::end(Decision why) {
   if (!ended_) ended_ = std::move(why);
+  drop();
+}
+
+void Connection::drop() {
   if (upstream_ != nullptr) upstream_->abort();
   if (downstream_ != nullptr && bond_ == Bond::kTunnel) downstream_->abort();
 }

@@ -39,7 +39,7 @@ class Connection final {
   Meter& meter() { return meter_; }
   const Meter& meter() const { return meter_; }
 
-  // The first bytes have told it.
+  // The first bytes have told it (Pipeline::settle).
   void set_protocol(policy::Protocol protocol) { info_.protocol = protocol; }
   // Its other side. A tunnel's ends with it; an HTTP exchange's is left for the answer. It must
   // live as long as this, or be taken back with null.
@@ -56,6 +56,8 @@ class Connection final {
   void end(policy::Decision why);
   // The budget is spent: like end(), with that reason.
   void end_spent();
+  // Resets what end() resets, and gives no reason: the service ends.
+  void drop();
   // Set when it was ended from here.
   const std::optional<policy::Decision>& ended() const { return ended_; }
 
@@ -93,6 +95,10 @@ class Connections final {
   std::list<Connection*> list_;
   std::uint64_t next_id_ = 1;
 };
+
+// What `policy` says about a connection that is there.
+policy::Decision decide_again(const ConnectionInfo& info, const policy::EgressPolicy& policy,
+                              const std::set<policy::IpAddress>& own);
 
 // Asks of each connection whether `policy` still allows it, and ends those that it does not with
 // policy_revoked; the others are charged to the rule that allows them now. Gives how many it ended.

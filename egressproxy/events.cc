@@ -1,6 +1,7 @@
 #include "egressproxy/events.h"
 
 #include <algorithm>
+#include <span>
 
 #include "common/log/diagnostics.h"
 #include "egressproxy/connections.h"
@@ -8,6 +9,9 @@
 
 namespace cofferdam::egressproxy {
 namespace {
+
+// Of an answer with hundreds of refused addresses: a name server must not fill the record.
+constexpr std::size_t kMaxDroppedTold = policy::EgressPolicy::kMaxAddresses;
 
 std::string list_of(const std::vector<policy::IpAddress>& addresses) {
   std::string list = "[";
@@ -40,17 +44,18 @@ void Recorder::count(const policy::Decision& decision, std::string_view protocol
   if (verdict == policy::Verdict::kError) ++counters_.failed;
   const auto* const place = std::find(kProtocols.begin(), kProtocols.end(), protocol);
   const auto column = place == kProtocols.end() ? 0 : place - kProtocols.begin();
-  ++counts_[static_cast<std::size_t>(verdict)][static_cast<std::size_t>(decision.reason)]
-           [static_cast<std::size_t>(column)];
+  const auto row = static_cast<std::size_t>(decision.reason);
+  if (row >= counts_.size()) counts_.resize(row + 1);
+  ++counts_[row][static_cast<std::size_t>(verdict)][static_cast<std::size_t>(column)];
 }
 
 void Recorder::for_each_count(
     const std::function<void(policy::Verdict, policy::Reason, std::string_view, std::uint64_t)>&
         visit) const {
   for (std::size_t verdict = 0; verdict < kVerdicts; ++verdict) {
-    for (std::size_t reason = 0; reason < kReasons; ++reason) {
+    for (std::size_t reason = 0; reason < counts_.size(); ++reason) {
       for (std::size_t protocol = 0; protocol < kProtocols.size(); ++protocol) {
-        const std::uint64_t count = counts_[verdict][reason][protocol];
+        const std::uint64_t count = counts_[reason][verdict][protocol];
         if (count == 0) continue;
         visit(static_cast<policy::Verdict>(verdict), static_cast<policy::Reason>(reason),
               kProtocols[protocol], count);
@@ -105,7 +110,8 @@ void Recorder::add_decision(const policy::Decision& decision) {
 void Recorder::add_dropped(const std::vector<policy::DroppedAddress>& dropped) {
   if (dropped.empty()) return;
   std::string list = "[";
-  for (const auto& one : dropped) {
+  const std::size_t told = std::min(dropped.size(), kMaxDroppedTold);
+  for (const auto& one : std::span(dropped).first(told)) {
     log::EventLine entry;
     entry.add("address", one.address.to_text());
     entry.add("reason", policy::to_text(one.decision.reason));
@@ -114,6 +120,7 @@ void Recorder::add_dropped(const std::vector<policy::DroppedAddress>& dropped) {
     list += '}';
   }
   line_.add_json("dropped", list + "]");
+  if (dropped.size() > told) line_.add("dropped_more", std::uint64_t{dropped.size() - told});
 }
 
 void Recorder::add_hint(const policy::Decision& decision, std::string_view host, std::uint16_t port,

@@ -83,7 +83,7 @@ class Recorder final {
  private:
   static constexpr std::array<std::string_view, 5> kProtocols = {"", "tls", "http", "tcp", "dns"};
   static constexpr std::size_t kVerdicts = 3;
-  static constexpr std::size_t kReasons = static_cast<std::size_t>(policy::Reason::kSyscall) + 1;
+  using OfReason = std::array<std::array<std::uint64_t, kProtocols.size()>, kVerdicts>;
   void count(const policy::Decision& decision, std::string_view protocol);
   void add_decision(const policy::Decision& decision);
   void add_dropped(const std::vector<policy::DroppedAddress>& dropped);
@@ -98,9 +98,8 @@ class Recorder final {
   asio::io_context* context_ = nullptr;
   bool flush_due_ = false;
   Counters counters_;
-  std::array<std::array<std::array<std::uint64_t, kProtocols.size()>, kReasons>, kVerdicts>
-      counts_{};
-  bool complained_ = false;  // since the last event that could be written
+  std::vector<OfReason> counts_;  // by reason; as long as the last one that was counted
+  bool complained_ = false;       // since the last event that could be written
 };
 
 }  // namespace cofferdam::egressproxy

@@ -68,11 +68,17 @@ Narrowed narrow_by_hello(const policy::EgressPolicy& policy, const std::vector<H
   const auto name = policy::HostName::parse(*hello.server_name);
   if (!name) return refused(Reason::kNameInvalid);
   const Host host(*name);
-  if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) {
-    return refused(Reason::kSniMismatch);
-  }
+  const bool known = std::find(hosts.begin(), hosts.end(), host) != hosts.end();
+  if (!known && !takes_any_name(policy, hosts)) return refused(Reason::kSniMismatch);
   const policy::Endpoint endpoint{host, port};
   return {policy.decide_name(endpoint, policy::Protocol::kTls), endpoint};
+}
+
+bool takes_any_name(const policy::EgressPolicy& policy, const std::vector<Host>& hosts) {
+  return policy.mode() != policy::EgressMode::kEnforce &&
+         std::any_of(hosts.begin(), hosts.end(), [&policy](const Host& host) {
+           return !host.is_name() && !policy.lists(host);
+         });
 }
 
 Decision refuse_unrecognised(const policy::EndpointDecision& endpoint) {

@@ -34,8 +34,13 @@ struct Narrowed {
 };
 // `hosts` is what was decided or pinned before: names, or a literal that a rule lists. The SNI must
 // be one of the names, in canonical form; a literal is reached without SNI (RFC 6066 forbids one).
+// Where any name is taken, the one that is said is decided instead.
 Narrowed narrow_by_hello(const policy::EgressPolicy& policy, const std::vector<policy::Host>& hosts,
                          std::uint16_t port, const ClientHello& hello);
+
+// Whether one of the hosts is an address that a mode lets through and no rule lists: whatever name
+// is said there may be decided and dialled for itself.
+bool takes_any_name(const policy::EgressPolicy& policy, const std::vector<policy::Host>& hosts);
 
 // The refusal of first bytes that are neither TLS nor HTTP where a rule asks for one of them.
 policy::Decision refuse_unrecognised(const policy::EndpointDecision& endpoint);

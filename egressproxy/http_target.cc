@@ -68,8 +68,8 @@ TargetResult find_target(const RequestHead& head, const Site& site) {
     }
     path = std::move(absolute.target->path);
   }
-  const bool known =
-      std::find(site.hosts.begin(), site.hosts.end(), named->host) != site.hosts.end();
+  const bool known = site.any_host || std::find(site.hosts.begin(), site.hosts.end(),
+                                                named->host) != site.hosts.end();
   if (!known || named->port != site.port) {
     return refuse_host(*named, site, "this connection was not opened to that host");
   }

@@ -17,6 +17,7 @@ struct Site {
   bool is_proxy = false;  // absolute-form only, any host; else `hosts` and `port` are all there is
   std::vector<policy::Host> hosts;
   std::uint16_t port = 80;
+  bool any_host = false;  // besides `hosts`, each of which is decided for itself anyhow
 };
 
 struct Target {
@@ -30,6 +31,7 @@ struct TargetResult {
 
 // The host is the authority of the target; a Host field must agree with it (RFC 9112 3.2.2), and in
 // front of a server it must be one of the site's: Host may narrow what was decided, never widen it.
+// Where nothing is enforced, the site may take any.
 TargetResult find_target(const RequestHead& head, const Site& site);
 
 // Without the query.

@@ -20,6 +20,7 @@ void Pins::take_from_name(const Named& named) {
   const auto list = names_.find(named.name);
   list->second.erase(named.place);
   if (list->second.empty()) names_.erase(list);
+  --pairs_;
 }
 
 void Pins::forget(Entries::iterator entry) {
@@ -55,6 +56,8 @@ void Pins::pin(const policy::IpAddress& address, const policy::HostName& name) {
   Addresses& list = names_[name];
   list.push_front(address);
   names.push_back({name, list.begin()});
+  ++pairs_;
+  while (pairs_ > limits_.pairs && uses_.size() > 1) forget(entries_.find(uses_.back()));
   if (list.size() > limits_.addresses_of_name) {
     const policy::IpAddress oldest = list.back();
     unpin(oldest, name);

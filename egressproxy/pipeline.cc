@@ -165,6 +165,18 @@ Opened Pipeline::registered(Opened opened, Dialled dialled, policy::Endpoint end
   return opened;
 }
 
+Decision Pipeline::settle(Connection& connection, policy::Protocol protocol) {
+  ConnectionInfo info = connection.info();
+  info.protocol = protocol;
+  Decision decision = decide_again(info, *policy_, own_.current());
+  if (!decision.allowed()) return decision;
+  decision = budgets_.readmit(decision, connection.meter().rule(), Clock::now());
+  if (!decision.allowed()) return decision;
+  connection.set_protocol(protocol);
+  connection.charge_to(budgets_.account(decision.rule), decision);
+  return decision;
+}
+
 Async<Opened> Pipeline::open_unresolved(policy::Endpoint endpoint,
                                         std::optional<policy::Protocol> protocol, Slot slot) {
   const std::shared_ptr<const policy::EgressPolicy> decided_by = policy_;

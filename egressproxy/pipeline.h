@@ -61,6 +61,9 @@ class Pipeline final {
   // dialled.
   Async<Opened> open_original(policy::Endpoint endpoint, policy::Protocol protocol,
                               policy::IpAddress original);
+  // For a connection that was opened without a protocol: what is said on it is `protocol`. Decides
+  // again by the policy of now; when that allows, the connection is charged to the rule that does.
+  policy::Decision settle(Connection& connection, policy::Protocol protocol);
   // For the DNS server: decides, resolves, judges, pins.
   Async<Answered> answer(policy::HostName name, dns::Type type);
   // The same where no server has to be asked; nothing where one must be.

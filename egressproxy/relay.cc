@@ -19,6 +19,7 @@ constexpr int kTurns = 4;
 constexpr int kHotReads = 4;
 constexpr std::size_t kColdTurn = 65536;
 constexpr std::size_t kSpliceAtOnce = 1U << 20U;
+constexpr int kHalfClosedPart = 6;
 
 // The handler of whoever waits for the end, without its type.
 class Completion {
@@ -43,7 +44,7 @@ class CompletionOf final : public Completion {
 class Run final : public Quiet {
  public:
   Run(RelayPool& pool, Stream& downstream, Stream& upstream, milliseconds idle)
-      : pool_(pool), ways_{Way{downstream, upstream}, Way{upstream, downstream}} {
+      : pool_(pool), idle_(idle), ways_{Way{downstream, upstream}, Way{upstream, downstream}} {
     watch_ = pool_.watch(*this, idle);
   }
   ~Run() override {
@@ -90,6 +91,7 @@ class Run final : public Quiet {
   void settle();
 
   RelayPool& pool_;
+  milliseconds idle_;
   std::array<Way, 2> ways_;  // up, down
   RelayPool::Watches::iterator watch_;
   std::unique_ptr<Completion> completion_;
@@ -130,7 +132,10 @@ void Run::end(Way& way) {
   way.ended = true;
   pool_.give_back(std::move(way.buffer));
   pool_.give_back(std::move(way.pipe));
-  if (!ways_[0].ended || !ways_[1].ended) way.to.shutdown_send();
+  if (ways_[0].ended && ways_[1].ended) return;
+  way.to.shutdown_send();
+  pool_.unwatch(watch_);
+  watch_ = pool_.watch(*this, idle_ / kHalfClosedPart);
 }
 
 std::size_t Run::allowed(const Way& way, std::size_t wanted) {
@@ -224,9 +229,9 @@ Run::Step Run::flush(Way& way) {
 }
 
 Run::Step Run::copy(Way& way) {
-  const std::size_t size = allowed(way, RelayBuffer::kSize);
-  if (size == 0) return look_past_budget(way);
+  if (allowed(way, 1) == 0) return look_past_budget(way);
   way.buffer = pool_.take_buffer();
+  const std::size_t size = allowed(way, way.buffer->space().size());
   const Moved read =
       os::receive_now(way.from.socket().native_handle(), way.buffer->space().first(size));
   way.buffer->hold(read.count);

@@ -18,8 +18,9 @@ struct Relayed {
 };
 
 // Ends when both directions have ended, one fails (both are then reset), or neither has moved for
-// `idle`. What the streams have buffered goes first. Both must live until it ends; closing them
-// ends it.
+// `idle`. Once one direction has ended, which is also how an end that is gone looks, the other may
+// be silent for a sixth of it. What the streams have buffered goes first. Both must live until it
+// ends; closing them ends it.
 Async<Relayed> relay(Stream& downstream, Stream& upstream, milliseconds idle);
 
 }  // namespace cofferdam::egressproxy

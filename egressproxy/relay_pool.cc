@@ -23,14 +23,24 @@ RelayPool::RelayPool(asio::execution_context& context) : asio::execution_context
 }
 
 std::unique_ptr<RelayBuffer> RelayPool::take_buffer() {
-  if (buffers_.empty()) return std::make_unique<RelayBuffer>();
+  if (buffers_.empty()) {
+    if (large_ >= kMaxLarge) return std::make_unique<RelayBuffer>(RelayBuffer::kSmallSize);
+    auto made = std::make_unique<RelayBuffer>(RelayBuffer::kSize);
+    ++large_;
+    return made;
+  }
   std::unique_ptr<RelayBuffer> buffer = std::move(buffers_.back());
   buffers_.pop_back();
   return buffer;
 }
 
 void RelayPool::give_back(std::unique_ptr<RelayBuffer> buffer) {
-  if (buffer && buffers_.size() < kKeptBuffers) buffers_.push_back(std::move(buffer));
+  if (!buffer || buffer->space().size() != RelayBuffer::kSize) return;
+  if (buffers_.size() < kKeptBuffers) {
+    buffers_.push_back(std::move(buffer));
+  } else {
+    --large_;
+  }
 }
 
 std::unique_ptr<os::SplicePipe> RelayPool::take_pipe() {
@@ -56,38 +66,47 @@ void RelayPool::give_back(std::unique_ptr<os::SplicePipe> pipe) {
 }
 
 RelayPool::Watches::iterator RelayPool::watch(Quiet& who, milliseconds time) {
-  const auto place = watches_.insert(watches_.end(), Watch{&who, Clock::now(), time});
+  Watches& list = watches_[time];
+  const auto place = list.insert(list.end(), Watch{&who, Clock::now(), time});
+  ++watching_;
   if (!armed_) arm();
   return place;
 }
 
 void RelayPool::moved(Watches::iterator watch) {
   watch->moved = Clock::now();
-  watches_.splice(watches_.end(), watches_, watch);
+  Watches& list = watches_.find(watch->time)->second;
+  list.splice(list.end(), list, watch);
 }
 
 void RelayPool::unwatch(Watches::iterator watch) {
-  watches_.erase(watch);
-  if (watches_.empty() && timer_) timer_->cancel();
+  watches_.find(watch->time)->second.erase(watch);
+  if (--watching_ == 0 && timer_) timer_->cancel();
 }
 
 void RelayPool::arm() {
+  milliseconds shortest = kLongestSweep * kSweepsPerTime;
+  for (const auto& [time, list] : watches_) {
+    if (!list.empty()) shortest = std::min(shortest, time);
+  }
   armed_ = true;
-  timer_->expires_after(std::clamp<Clock::duration>(watches_.front().time / kSweepsPerTime,
-                                                    kShortestSweep, kLongestSweep));
+  timer_->expires_after(
+      std::clamp<Clock::duration>(shortest / kSweepsPerTime, kShortestSweep, kLongestSweep));
   timer_->async_wait([this](const error_code& error) {
     armed_ = false;
     if (!error) sweep();
-    if (!watches_.empty() && !armed_) arm();
+    if (watching_ > 0 && !armed_) arm();
   });
 }
 
 void RelayPool::sweep() {
   const Clock::time_point now = Clock::now();
-  while (!watches_.empty() && watches_.front().moved + watches_.front().time <= now) {
-    Quiet* who = watches_.front().who;
-    moved(watches_.begin());  // told once
-    who->on_silence();
+  for (auto& [time, list] : watches_) {
+    while (!list.empty() && list.front().moved + time <= now) {
+      Quiet* who = list.front().who;
+      moved(list.begin());  // told once
+      who->on_silence();
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <boost/asio/execution_context.hpp>
 #include <cstddef>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,7 +19,10 @@ namespace cofferdam::egressproxy {
 class RelayBuffer final {
  public:
   static constexpr std::size_t kSize = 131072;
-  std::span<char> space() { return {bytes_.get(), kSize}; }
+  // What a buffer has when kSize is too much, because very many receivers do not take theirs.
+  static constexpr std::size_t kSmallSize = 8192;
+  explicit RelayBuffer(std::size_t size) : size_(size), bytes_(new char[size]) {}
+  std::span<char> space() { return {bytes_.get(), size_}; }
   std::span<const char> rest() const { return {bytes_.get() + begin_, end_ - begin_}; }
   void hold(std::size_t count) {
     begin_ = 0;
@@ -27,8 +31,8 @@ class RelayBuffer final {
   void drop(std::size_t count) { begin_ += count; }
 
  private:
-  std::unique_ptr<char[]> bytes_{
-      new char[kSize]};  // not cleared: nothing is sent but what was read
+  std::size_t size_;
+  std::unique_ptr<char[]> bytes_;  // not cleared: nothing is sent but what was read
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };
@@ -47,6 +51,9 @@ class RelayPool final : public asio::execution_context::service {
   static const asio::execution_context::id id;
   explicit RelayPool(asio::execution_context& context);
 
+  // Buffers of kSize at once: a workload that opens thousands of tunnels and reads none of them
+  // must not make this process hold a gigabyte.
+  static constexpr std::size_t kMaxLarge = 512;
   std::unique_ptr<RelayBuffer> take_buffer();
   void give_back(std::unique_ptr<RelayBuffer> buffer);
   // Null when all pipes are in use, or the kernel gives none.
@@ -54,8 +61,8 @@ class RelayPool final : public asio::execution_context::service {
   // Only an empty one is kept.
   void give_back(std::unique_ptr<os::SplicePipe> pipe);
 
-  // The one list of those that wait, in the order of their last movement: to move costs a relinking
-  // and no timer. All have the same `time`.
+  // Those that wait, in one list for each `time` (there are few), in the order of their last
+  // movement: to move costs a relinking and no timer.
   struct Watch {
     Quiet* who = nullptr;
     Clock::time_point moved;
@@ -71,10 +78,12 @@ class RelayPool final : public asio::execution_context::service {
   void arm();
   void sweep();
 
-  std::vector<std::unique_ptr<RelayBuffer>> buffers_;
+  std::vector<std::unique_ptr<RelayBuffer>> buffers_;  // of kSize
+  std::size_t large_ = 0;                              // of kSize, here and out
   std::vector<std::unique_ptr<os::SplicePipe>> pipes_;
   std::size_t pipes_out_ = 0;
-  Watches watches_;  // longest silent first
+  std::map<milliseconds, Watches> watches_;  // by time; longest silent first
+  std::size_t watching_ = 0;
   std::optional<asio::steady_timer> timer_;
   bool armed_ = false;
 };

@@ -78,6 +78,7 @@ void Resolver::adopt(const policy::EgressPolicy& policy) {
   options_.timeout = timeout;
   use_hosts(policy.uses_hosts_file());
   first_server_ = 0;
+  ++generation_;
   cache_.clear();
   ages_.clear();
 }
@@ -124,7 +125,9 @@ std::shared_ptr<Resolver::Pending> Resolver::start(const Key& key) {
   ++questions_;
   const std::size_t first = first_server();
   DnsFlight::start(context_, options_, first, key.first, key.second,
-                   [this, key, first](Lookup lookup) { finish(key, first, std::move(lookup)); });
+                   [this, key, first, generation = generation_](Lookup lookup) {
+                     finish(key, generation, first, std::move(lookup));
+                   });
   return pending;
 }
 
@@ -141,14 +144,16 @@ void Resolver::keep(const Key& key, const Lookup& lookup, seconds time) {
   cache_.emplace(key, Kept{lookup, Clock::now() + time, std::prev(ages_.end())});
 }
 
-void Resolver::finish(const Key& key, std::size_t asked_first, Lookup lookup) {
-  if (lookup.kept_waiting && asked_first == first_server()) {
+void Resolver::finish(const Key& key, std::uint64_t generation, std::size_t asked_first,
+                      Lookup lookup) {
+  const bool current = generation == generation_;
+  if (current && lookup.kept_waiting && asked_first == first_server()) {
     first_server_ = (asked_first + 1) % std::max<std::size_t>(options_.servers.size(), 1);
     first_server_until_ = Clock::now() + kServerRest;
   }
   const seconds time = time_to_keep(lookup);
   lookup.ttl = static_cast<std::uint32_t>(time.count());
-  keep(key, lookup, time);
+  if (current) keep(key, lookup, time);
   const auto flight = flights_.extract(key);
   flight.mapped()->lookup = std::move(lookup);
   flight.mapped()->done.cancel();
@@ -172,6 +177,12 @@ Async<Resolution> Resolver::resolve(policy::HostName name, bool complete) {
   const std::shared_ptr<Pending> six = start(Key(name, dns::Type::kAaaa));
   const std::shared_ptr<Pending> four = start(Key(name, dns::Type::kA));
   if (!six->lookup && !four->lookup) co_await (wait(six) || wait(four));
+  // Cancelled: the service ends, and nobody answered.
+  if (!six->lookup && !four->lookup) {
+    Resolution cancelled;
+    cancelled.reason = Reason::kResolveTimeout;
+    co_return cancelled;
+  }
   const std::shared_ptr<Pending>& first = six->lookup ? six : four;
   const std::shared_ptr<Pending>& second = six->lookup ? four : six;
   if (!second->lookup) {

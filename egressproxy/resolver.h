@@ -95,7 +95,7 @@ class Resolver final {
   };
   // Known, from a flight that is under way, or from a new one.
   std::shared_ptr<Pending> start(const Key& key);
-  void finish(const Key& key, std::size_t asked_first, Lookup lookup);
+  void finish(const Key& key, std::uint64_t generation, std::size_t asked_first, Lookup lookup);
   void keep(const Key& key, const Lookup& lookup, seconds time);
   std::size_t first_server();
   void use_hosts(bool use);
@@ -105,6 +105,7 @@ class Resolver final {
   Options options_;
   std::vector<policy::EgressPolicy::Server> own_servers_;  // of the start
   std::optional<HostsTable> hosts_;                        // parsed when it first counts
+  std::uint64_t generation_ = 0;  // of options_: what other servers answer is not kept
   std::map<Key, std::shared_ptr<Pending>> flights_;
   std::map<Key, Kept> cache_;
   std::list<Key> ages_;  // oldest first

@@ -52,6 +52,8 @@ void Server::stop() {
     session->stream.abort();
     session->cancel.emit(asio::cancellation_type::terminal);
   }
+  // A tunnel whose workload has ended its side waits for its server alone.
+  pipeline_.connections().for_each([](Connection& connection) { connection.drop(); });
 }
 
 Async<void> Server::accept_all(GateSocket& gate) {

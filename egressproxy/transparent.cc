@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/policy/address_class.h"
 #include "egressproxy/first_bytes.h"
 #include "egressproxy/http_forward.h"
 #include "egressproxy/relay.h"
@@ -174,7 +173,8 @@ Async<void> Redirected::run() {
         co_await tell_refusal(unrecognised);
         co_return;
       }
-      http::Site site{record_.via, false, hosts_, port_};
+      http::Site site{record_.via, false, hosts_, port_,
+                      takes_any_name(pipeline_.policy(), hosts_)};
       http::Forwarder forwarder(pipeline_, downstream_, std::move(site), original_);
       co_await forwarder.run();
       co_return;
@@ -193,14 +193,12 @@ Async<void> Redirected::run() {
 std::vector<Host> hosts_of(Pipeline& pipeline, const IpAddress& address) {
   std::vector<Host> hosts;
   for (policy::HostName& name : pipeline.pins().names(address)) hosts.emplace_back(std::move(name));
-  const auto& rules = pipeline.policy().rules();
-  const Host literal(address);
-  const bool listed = std::any_of(rules.begin(), rules.end(), [&literal](const auto& rule) {
-    return rule.pattern.matches(literal);
-  });
-  const bool open = pipeline.policy().mode() == policy::EgressMode::kOpen &&
-                    policy::classify(address).tier == policy::Tier::kPublic;
-  if (listed || open) hosts.push_back(literal);
+  Host literal(address);
+  // Where nothing is enforced an address needs no rule to stand for itself; what kind of address it
+  // is, is judged like every other.
+  const policy::EgressPolicy& policy = pipeline.policy();
+  const bool by_mode = policy.mode() != policy::EgressMode::kEnforce;
+  if (by_mode || policy.lists(literal)) hosts.push_back(std::move(literal));
   return hosts;
 }
 

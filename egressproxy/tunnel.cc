@@ -1,6 +1,7 @@
 #include "egressproxy/tunnel.h"
 
 #include <algorithm>
+#include <array>
 
 #include "egressproxy/first_bytes.h"
 #include "egressproxy/http_forward.h"
@@ -42,7 +43,7 @@ class Tunnel final {
   Choice choose();
 
   Async<void> refuse(Decision decision);
-  Async<void> verify_and_relay(Opened opened, policy::ProtocolSet protocols);
+  Async<void> verify_and_relay(Opened opened);
   Async<void> relay_to(Stream& upstream, std::string protocol);
   void end_unverified(Decision decision, std::string protocol);
 
@@ -57,9 +58,21 @@ class Tunnel final {
 
 Tunnel::Choice Tunnel::choose() {
   Choice choice{pipeline_.policy().decide_endpoint(endpoint_)};
-  const bool is_address = !endpoint_.host.is_name();
-  if (!is_address || choice.decided.decision.reason != Reason::kIpLiteral) return choice;
-  // An address that was given out stands for its names.
+  if (endpoint_.host.is_name()) return choice;
+  const policy::EgressPolicy& policy = pipeline_.policy();
+  const bool by_mode = choice.decided.decision.allowed() && !policy.lists(endpoint_.host);
+  if (!by_mode && choice.decided.decision.reason != Reason::kIpLiteral) return choice;
+  if (by_mode) {
+    const std::array<IpAddress, 1> address = {endpoint_.host.address()};
+    const Decision judged =
+        policy.decide_addresses(endpoint_.host, endpoint_.port, address, pipeline_.own().current())
+            .decision;
+    if (!judged.allowed()) {
+      choice.decided = {judged, {}};
+      return choice;
+    }
+  }
+  // An address that was given out stands for its names; one that a mode lets through, for any.
   std::vector<Host> names = hosts_of(pipeline_, endpoint_.host.address());
   if (names.empty()) return choice;
   preferred_ = endpoint_.host.address();
@@ -78,7 +91,7 @@ Tunnel::Choice Tunnel::choose() {
     endpoint_.host = host;
     choice.decided = std::move(decided);
   }
-  choice.several = allowed > 1 && !choice.decided.protocols.tcp;
+  choice.several = (allowed > 1 || by_mode) && !choice.decided.protocols.tcp;
   record_.host = endpoint_.host.text();
   return choice;
 }
@@ -106,21 +119,28 @@ void Tunnel::end_unverified(Decision decision, std::string protocol) {
 Async<void> Tunnel::relay_to(Stream& upstream, std::string protocol) {
   downstream_.settle();
   record_.protocol = std::move(protocol);
-  if (const auto known = policy::protocol_from_text(record_.protocol)) {
-    upstream.connection()->set_protocol(*known);
-  }
   co_await relay(downstream_, upstream, pipeline_.deadlines().tunnel);
   conclude(record_, upstream);
   pipeline_.recorder().record(record_);
 }
 
-Async<void> Tunnel::verify_and_relay(Opened opened, policy::ProtocolSet protocols) {
-  if (protocols.tcp) {
+Async<void> Tunnel::verify_and_relay(Opened opened) {
+  Connection& connection = *opened.upstream->connection();
+  if (connection.info().protocol == policy::Protocol::kTcp) {
     co_await relay_to(*opened.upstream, "tcp");
     co_return;
   }
   const FirstBytes first = co_await read_first_bytes(downstream_, pipeline_.deadlines());
-  const EndpointDecision allowed{opened.decision, protocols};
+  if (connection.ended()) {
+    // By the policy or the control socket, before it said anything.
+    downstream_.abort();
+    conclude(record_, *opened.upstream);
+    pipeline_.recorder().record(record_);
+    co_return;
+  }
+  // The policy may have changed meanwhile.
+  const EndpointDecision allowed{opened.decision,
+                                 pipeline_.policy().decide_endpoint(endpoint_).protocols};
   if (first.opening == Opening::kTls) {
     const Narrowed narrowed =
         narrow_by_hello(pipeline_.policy(), hosts_, endpoint_.port, first.hello);
@@ -129,6 +149,7 @@ Async<void> Tunnel::verify_and_relay(Opened opened, policy::ProtocolSet protocol
     if (decision.allowed() && *narrowed.endpoint != endpoint_) {
       decision = {Verdict::kDeny, Reason::kSniMismatch, {}};
     }
+    if (decision.allowed()) decision = pipeline_.settle(connection, policy::Protocol::kTls);
     record_.encrypted_hello = first.hello.encrypted_hello;
     if (!decision.allowed()) {
       end_unverified(std::move(decision), "tls");
@@ -138,10 +159,14 @@ Async<void> Tunnel::verify_and_relay(Opened opened, policy::ProtocolSet protocol
     co_await relay_to(*opened.upstream, "tls");
     co_return;
   }
-  if (first.opening == Opening::kHttp && protocols.http) {
+  if (first.opening == Opening::kHttp && allowed.protocols.http) {
     http::Site site{record_.via, false, hosts_, endpoint_.port};
     http::Forwarder forwarder(pipeline_, downstream_, std::move(site), opened.address);
-    forwarder.adopt({endpoint_, std::move(opened.upstream), opened.address});
+    if (pipeline_.settle(connection, policy::Protocol::kHttp).allowed()) {
+      forwarder.adopt({endpoint_, std::move(opened.upstream), opened.address});
+    } else {
+      opened.upstream.reset();  // each request is told why
+    }
     co_await forwarder.run();
     co_return;
   }
@@ -167,7 +192,8 @@ Async<void> Tunnel::run() {
     }
     co_return;
   }
-  Opened opened = co_await pipeline_.open(endpoint_, std::nullopt, preferred_);
+  const std::optional<policy::Protocol> protocol = choice.decided.protocols.certain();
+  Opened opened = co_await pipeline_.open(endpoint_, protocol, preferred_);
   record_.dropped = std::move(opened.dropped);
   record_.address = opened.address;
   if (!opened.upstream) {
@@ -180,7 +206,7 @@ Async<void> Tunnel::run() {
     pipeline_.recorder().record(record_);
     co_return;
   }
-  co_await verify_and_relay(std::move(opened), choice.decided.protocols);
+  co_await verify_and_relay(std::move(opened));
 }
 
 }  // namespace

@@ -61,6 +61,10 @@ std::optional<WallTime> parse_rfc3339(std::string_view text) {
                                          std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day))};
   if (micros < 0 || !date.ok() || hour > 23 || minute > 59 || second > 59) return std::nullopt;
+  // What WallTime can hold; past it a far future would become some other time.
+  constexpr int kFirstYear = 1678;
+  constexpr int kLastYear = 2261;
+  if (year < kFirstYear || year > kLastYear) return std::nullopt;
   return std::chrono::time_point_cast<WallTime::duration>(
       std::chrono::sys_days(date) + std::chrono::hours(hour) + std::chrono::minutes(minute) +
       std::chrono::seconds(second) + std::chrono::microseconds(micros));

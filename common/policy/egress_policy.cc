@@ -32,6 +32,12 @@ bool ProtocolSet::has(Protocol protocol) const {
   return tcp;
 }
 
+std::optional<Protocol> ProtocolSet::certain() const {
+  if (tcp) return Protocol::kTcp;
+  if (tls == http) return std::nullopt;
+  return tls ? Protocol::kTls : Protocol::kHttp;
+}
+
 void ProtocolSet::add(Protocol protocol) {
   tls = tls || protocol == Protocol::kTls;
   http = http || protocol == Protocol::kHttp;
@@ -170,7 +176,8 @@ Decision EgressPolicy::decide_name(const Endpoint& endpoint, Protocol protocol) 
 
 Decision EgressPolicy::decide_address(const IpAddress& address, std::span<const Cidr> opened,
                                       const std::set<IpAddress>& own,
-                                      std::optional<std::uint16_t> port) const {
+                                      std::optional<std::uint16_t> port,
+                                      std::optional<Protocol> protocol) const {
   const AddressClass address_class = classify(address, nat64_);
   if (address_class.tier == Tier::kFloor) return deny(address_class.reason);
   const auto inner = embedded_v4(address, nat64_);
@@ -182,8 +189,12 @@ Decision EgressPolicy::decide_address(const IpAddress& address, std::span<const 
     if (deny_.empty()) continue;
     for (const std::uint32_t number : deny_index_.find(Host(one))) {
       const DenyRule& rule = deny_[number];
-      if (rule.pattern.kind() != HostPattern::Kind::kExact || rule.protocol) continue;
-      if (!rule.port || rule.port == port) return deny(Reason::kDeniedByRule, rule.id);
+      if (rule.pattern.kind() != HostPattern::Kind::kExact) continue;
+      // A question without a port (DNS) is not decided by an entry that has a port or a protocol;
+      // one whose protocol is not known yet is.
+      if (rule.port && rule.port != port) continue;
+      if (rule.protocol && (!port || (protocol && rule.protocol != protocol))) continue;
+      return deny(Reason::kDeniedByRule, rule.id);
     }
   }
   if (!is_open(address, opened, nat64_)) return deny(address_class.reason);
@@ -192,13 +203,15 @@ Decision EgressPolicy::decide_address(const IpAddress& address, std::span<const 
 
 AddressDecision EgressPolicy::decide_addresses(const Host& host, std::optional<std::uint16_t> port,
                                                std::span<const IpAddress> addresses,
-                                               const std::set<IpAddress>& own) const {
+                                               const std::set<IpAddress>& own,
+                                               std::optional<Protocol> protocol) const {
   AddressDecision result;
   std::vector<Cidr> opened;
   std::string rule_id;
   for (const std::uint32_t number : rule_index_.find(host)) {
     const EgressRule& rule = rules_[number];
     if (port && rule.port != *port) continue;
+    if (protocol && rule.protocol != *protocol) continue;
     if (rule_id.empty()) rule_id = rule.id;
     opened.insert(opened.end(), rule.addresses.begin(), rule.addresses.end());
   }
@@ -206,7 +219,7 @@ AddressDecision EgressPolicy::decide_addresses(const Host& host, std::optional<s
   if (rule_id.empty() && mode_ == EgressMode::kMonitor) rule_id = kMonitorMode;
   if (rule_id.empty()) return result;
   for (const IpAddress& address : addresses) {
-    Decision decision = decide_address(address, opened, own, port);
+    Decision decision = decide_address(address, opened, own, port, protocol);
     if (!decision.allowed()) {
       result.dropped.push_back({address, std::move(decision)});
     } else if (result.allowed.size() < kMaxAddresses) {

@@ -50,6 +50,9 @@ struct ProtocolSet {
   bool tcp = false;
   bool any() const { return tls || http || tcp; }
   bool has(Protocol protocol) const;
+  // What is spoken, where that is certain before a byte is: raw TCP where it is permitted, because
+  // then nothing is looked at, or the only one there is.
+  std::optional<Protocol> certain() const;
   void add(Protocol protocol);
 };
 
@@ -95,12 +98,16 @@ class EgressPolicy final {
   // May this endpoint be reached with this protocol?
   Decision decide_name(const Endpoint& endpoint, Protocol protocol) const;
 
-  // Which of the addresses of `host` may be used? `port` narrows to the rules of that port; none:
-  // any (DNS). `own` are the addresses of this machine's interfaces. A literal host is judged by
-  // its own single address.
+  // Which of the addresses of `host` may be used? `port` and `protocol` narrow to the rules that
+  // speak of them; none: any (DNS has no port; a tunnel's protocol may not be known yet). `own` are
+  // the addresses of this machine's interfaces. A literal host is judged by its own single address.
   AddressDecision decide_addresses(const Host& host, std::optional<std::uint16_t> port,
                                    std::span<const IpAddress> addresses,
-                                   const std::set<IpAddress>& own) const;
+                                   const std::set<IpAddress>& own,
+                                   std::optional<Protocol> protocol = std::nullopt) const;
+
+  // Whether a rule spells this very host out.
+  bool lists(const Host& host) const { return rule_index_.lists(host); }
 
   // Null when there is none with this id.
   const EgressRule* find_rule(std::string_view id) const;
@@ -156,7 +163,8 @@ class EgressPolicy final {
   // The refusal that the spelling of a host brings with it, before any port is looked at.
   std::optional<Decision> refuse_host(const Host& host) const;
   Decision decide_address(const IpAddress& address, std::span<const Cidr> opened,
-                          const std::set<IpAddress>& own, std::optional<std::uint16_t> port) const;
+                          const std::set<IpAddress>& own, std::optional<std::uint16_t> port,
+                          std::optional<Protocol> protocol) const;
 
   EgressMode mode_ = EgressMode::kEnforce;
   bool refuse_mixed_ = false;

@@ -143,8 +143,11 @@ Status EgressPolicy::read_upstream_proxy(const Json& json) {
 }
 
 Result<EgressPolicy> EgressPolicy::parse(std::string_view text) {
-  TRY_ASSIGN(const Json json, parse_json(text).context("policy"));
-  return from_json(json);
+  auto json = parse_json(text);
+  if (json) return from_json(*json);
+  // The library shows what it read last, which may be the upstream proxy's password.
+  const std::string& message = json.error().message();
+  return Error("policy: " + message.substr(0, message.find("; last read")));
 }
 
 Result<EgressPolicy> EgressPolicy::from_json(const Json& json) {

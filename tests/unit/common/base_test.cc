@@ -83,8 +83,22 @@ TEST(TextTime, IsRfc3339InUtcWithMicroseconds) {
             "1970-01-01T00:00:01.000006Z");
 }
 
+TEST(TextTime, WhatCannotBeHeldIsRefusedAndNeverAnotherTime) {
+  for (const char* text : {"2262-01-01T00:00:00Z", "2600-01-01T00:00:00Z", "9999-12-31T23:59:59Z",
+                           "1677-12-31T23:59:59Z", "0000-01-01T00:00:00Z"}) {
+    EXPECT_FALSE(parse_rfc3339(text)) << text;
+  }
+  for (const char* text : {"1678-01-01T00:00:00.000000Z", "2261-12-31T23:59:59.999999Z"}) {
+    const auto time = parse_rfc3339(text);
+    ASSERT_TRUE(time) << text;
+    if (*time > WallTime()) {
+      EXPECT_EQ(to_rfc3339(*time), text);
+    }
+  }
+}
+
 TEST(Reason, EveryTextComesBack) {
-  for (int i = 0; i <= static_cast<int>(policy::Reason::kSyscall); ++i) {
+  for (int i = 0; i <= static_cast<int>(policy::Reason::kUpstreamProxyRefused); ++i) {
     const auto reason = static_cast<policy::Reason>(i);
     EXPECT_EQ(policy::reason_from_text(policy::to_text(reason)), reason);
   }

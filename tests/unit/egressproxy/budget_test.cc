@@ -162,6 +162,25 @@ TEST(Budgets, ANewPolicyGoesOnWithWhatWasUsed) {
   EXPECT_EQ(budgets.account("a").left[0], 7U);
 }
 
+// A tunnel whose protocol was not known when it was admitted.
+TEST(Budgets, WhatTurnsOutToBeAnotherRulesIsAdmittedByThatRule) {
+  Budgets budgets(policy_of(Json::array(
+      {rule("a", "a.example.com:8080"),
+       rule("b", "http://a.example.com:8080", {{"connections", 1}, {"connections_per_second", 2}}),
+       rule("c", "tcp://a.example.com:8080", {{"bytes_up", 5}})})));
+  Admission held = budgets.admit(by("a"), kStart);
+  const Account& charged = held.slot->rule();
+  EXPECT_TRUE(budgets.readmit(by("a"), charged, kStart).allowed());
+  EXPECT_EQ(budgets.account("a").opened, 1U) << "no second turn of its own rule";
+  EXPECT_TRUE(budgets.readmit(by("b"), charged, kStart).allowed());
+  held.slot->move_to(budgets.account("b"));
+  Admission other = budgets.admit(by("a"), kStart);
+  EXPECT_EQ(budgets.readmit(by("b"), other.slot->rule(), kStart).reason,
+            Reason::kTooManyConnections);
+  Meter(budgets.sandbox(), budgets.account("c")).charge(Direction::kUp, 5);
+  EXPECT_EQ(budgets.readmit(by("c"), other.slot->rule(), kStart).reason, Reason::kQuotaExceeded);
+}
+
 // Both ends of a TCP connection on loopback.
 struct Pair {
   explicit Pair(asio::io_context& context) : ours(context), theirs(context) {

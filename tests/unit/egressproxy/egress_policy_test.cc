@@ -125,8 +125,14 @@ TEST(EgressPolicy, TellsWhichProtocolsAnEndpointHas) {
   const auto both = policy.decide_endpoint(endpoint("both.example:8080"));
   EXPECT_TRUE(both.decision.allowed());
   EXPECT_TRUE(both.protocols.tls && both.protocols.http && !both.protocols.tcp);
+  EXPECT_EQ(both.protocols.certain(), std::nullopt);
   const auto raw = policy.decide_endpoint(endpoint("raw.example:5432"));
   EXPECT_TRUE(raw.protocols.tcp && !raw.protocols.tls && !raw.protocols.http);
+  EXPECT_EQ(raw.protocols.certain(), Protocol::kTcp);
+  EXPECT_EQ((ProtocolSet{true, true, true}.certain()), Protocol::kTcp);
+  EXPECT_EQ((ProtocolSet{true, false, false}.certain()), Protocol::kTls);
+  EXPECT_EQ((ProtocolSet{false, true, false}.certain()), Protocol::kHttp);
+  EXPECT_EQ(ProtocolSet{}.certain(), std::nullopt);
   const auto none = policy.decide_endpoint(endpoint("both.example:80"));
   EXPECT_EQ(none.decision.reason, Reason::kPortNotAllowed);
   EXPECT_FALSE(none.protocols.any());
@@ -204,6 +210,45 @@ TEST(EgressPolicy, DenyOfALiteralHoldsForResolvedAddressesToo) {
                                               addresses({"8.8.8.8", "8.8.4.4"}), {});
   EXPECT_EQ(result.allowed, addresses({"8.8.4.4"}));
   EXPECT_EQ(result.dropped.at(0).decision.reason, Reason::kDeniedByRule);
+}
+
+TEST(EgressPolicy, DenyOfALiteralWithAProtocolHoldsForThatProtocol) {
+  const EgressPolicy policy =
+      policy_of({"example.com", "http://example.com:443"},
+                {"tls://8.8.8.8", "http://8.8.4.4:443", "tls://9.9.9.9:80"});
+  const auto allowed = [&policy](std::optional<std::uint16_t> port,
+                                 std::optional<Protocol> protocol) {
+    return policy
+        .decide_addresses(*Host::parse("example.com"), port,
+                          addresses({"8.8.8.8", "8.8.4.4", "9.9.9.9"}), {}, protocol)
+        .allowed;
+  };
+  EXPECT_EQ(allowed(443, Protocol::kTls), addresses({"8.8.4.4", "9.9.9.9"}));
+  EXPECT_EQ(allowed(443, Protocol::kHttp), addresses({"8.8.8.8", "9.9.9.9"}));
+  EXPECT_EQ(allowed(443, std::nullopt), addresses({"9.9.9.9"})) << "not known yet: both hold";
+  EXPECT_EQ(allowed(std::nullopt, std::nullopt).size(), 3U) << "a question has no protocol";
+}
+
+TEST(EgressPolicy, ARangeIsOpenForTheProtocolOfItsRule) {
+  const EgressPolicy policy =
+      policy_of({"tcp://db.example:443=10.0.0.0/8", "tls://db.example:443"});
+  const auto reason = [&policy](std::optional<Protocol> protocol) {
+    return policy
+        .decide_addresses(*Host::parse("db.example"), 443, addresses({"10.1.1.1"}), {}, protocol)
+        .decision.reason;
+  };
+  EXPECT_EQ(reason(Protocol::kTcp), Reason::kAllowed);
+  EXPECT_EQ(reason(Protocol::kTls), Reason::kPrivateAddress);
+}
+
+TEST(EgressPolicy, AnErrorShowsNothingOfATextThatIsNoJson) {
+  for (const char* text : {R"({"upstream_proxy": {"url": "http://wanda:s3cret@10.0.0.5:3128)",
+                           "{\"url\": \"http://wanda:s3cret\x01\"}", "s3cret"}) {
+    const auto policy = EgressPolicy::parse(text);
+    ASSERT_FALSE(policy.ok()) << text;
+    EXPECT_EQ(policy.error().message().find("s3c"), std::string::npos) << policy.error().message();
+    EXPECT_TRUE(policy.error().message().starts_with("policy: ")) << policy.error().message();
+  }
 }
 
 TEST(EgressPolicy, KeepsSixteenAddresses) {

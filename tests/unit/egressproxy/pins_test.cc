@@ -67,8 +67,25 @@ TEST(Pins, AreBoundedInAllAndForgetTheLeastUsed) {
             (std::vector{name("m4.example"), name("m3.example"), name("m2.example")}));
 }
 
+// Who answers for a wildcard gives each of many addresses many long names: neither limit is
+// reached, and the memory is spent.
+TEST(Pins, AreBoundedInPairsOfAddressAndName) {
+  Pins pins({.addresses = 1000, .names_of_address = 50, .addresses_of_name = 1000, .pairs = 100});
+  for (int i = 0; i < 2000; ++i) {
+    const auto who = name("n" + std::to_string(i) + ".wild.example");
+    pins.pin(address(i % 100), who);
+    ASSERT_LE(pins.pairs(), 100U);
+    ASSERT_TRUE(pins.holds(address(i % 100), who));
+  }
+  EXPECT_LE(pins.size(), 100U);
+  // The one that is asked for stays, however many others come.
+  Pins few({.addresses = 1000, .names_of_address = 50, .addresses_of_name = 1000, .pairs = 3});
+  for (int i = 0; i < 10; ++i) few.pin(address(1), name("n" + std::to_string(i) + ".example"));
+  EXPECT_EQ(few.names(address(1)).front(), name("n9.example"));
+}
+
 TEST(Pins, SurviveEveryOrderOfUse) {
-  Pins pins({.addresses = 7, .names_of_address = 2, .addresses_of_name = 3});
+  Pins pins({.addresses = 7, .names_of_address = 2, .addresses_of_name = 3, .pairs = 12});
   unsigned state = 1;
   const auto next = [&state](unsigned below) {
     state = state * 1103515245U + 12345U;
@@ -80,6 +97,7 @@ TEST(Pins, SurviveEveryOrderOfUse) {
     pins.pin(at, who);
     ASSERT_TRUE(pins.holds(at, who));
     ASSERT_LE(pins.size(), 7U);
+    ASSERT_LE(pins.pairs(), 12U);
     ASSERT_LE(pins.names(at).size(), 2U);
     ASSERT_EQ(pins.names(at).front(), who);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "egressproxy/connections.h"
+#include "egressproxy/relay_pool.h"
 
 namespace cofferdam::egressproxy {
 namespace {
@@ -94,6 +95,28 @@ TEST_F(Relay, CarriesBothWaysAndEachEndHalfClosesAlone) {
   EXPECT_EQ(relayed_->down, 4U);
 }
 
+// Thousands of tunnels that nobody reads must not make one process hold a gigabyte.
+TEST(RelayPool, GivesSmallBuffersWhenManyAreHeld) {
+  asio::io_context context{1};
+  auto& pool = asio::use_service<RelayPool>(context);
+  const auto bytes_of = [&pool](std::size_t count, std::size_t& total) {
+    std::vector<std::unique_ptr<RelayBuffer>> held;
+    total = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      held.push_back(pool.take_buffer());
+      total += held.back()->space().size();
+    }
+    for (auto& buffer : held) pool.give_back(std::move(buffer));
+  };
+  std::size_t total = 0;
+  for (int round = 0; round < 3; ++round) {
+    bytes_of(20000, total);
+    EXPECT_LT(total, std::size_t{256} << 20U) << "in round " << round;
+    bytes_of(100, total);
+    EXPECT_EQ(total, 100 * RelayBuffer::kSize) << "what was given back is there again";
+  }
+}
+
 TEST_F(Relay, CarriesWhatIsTooLargeForEveryBuffer) {
   const std::string up = pattern(kLarge, 1);
   const std::string down = pattern(kLarge + 12345, 2);
@@ -175,6 +198,20 @@ TEST_F(Relay, SilenceEndsItWithAReset) {
   finish();
   EXPECT_EQ(ended_, asio::error::connection_reset);
   ASSERT_TRUE(relayed_);
+}
+
+// A workload that is gone looks like one that has only ended its side; its server may never say
+// anything.
+TEST_F(Relay, SilenceEndsAHalfClosedOneSooner) {
+  std::string at_client;
+  const auto began = Clock::now();
+  begin(seconds(18));
+  client_->shutdown_send();
+  asio::co_spawn(context_, collect(*client_, at_client), asio::detached);
+  finish();
+  ASSERT_TRUE(relayed_);
+  EXPECT_NE(ended_, asio::error::eof);
+  EXPECT_LT(Clock::now() - began, seconds(17));
 }
 
 TEST_F(Relay, MovementPutsSilenceOff) {

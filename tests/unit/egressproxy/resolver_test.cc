@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
 
 namespace cofferdam::egressproxy {
@@ -71,6 +72,35 @@ TEST(Resolver, WithoutServersFailsAndAsksNobody) {
   context.run();
   EXPECT_EQ(found.reason, policy::Reason::kResolveFailed);
   EXPECT_EQ(resolver.questions_sent(), 0U);
+}
+
+Async<void> resolve_into(Resolver& resolver, Resolution& found) {
+  co_await asio::this_coro::throw_if_cancelled(false);  // as a session does
+  found = co_await resolver.resolve(name("a.example"), false);
+}
+
+// The service ends while a name server is silent: there is no lookup to look at.
+TEST(Resolver, ACancelledResolutionFindsNothing) {
+  asio::io_context context;
+  udp::socket silent(context, udp::endpoint(asio::ip::address_v4::loopback(), 0));
+  Resolver::Options options;
+  options.servers = {{*policy::IpAddress::parse("127.0.0.1"), silent.local_endpoint().port()}};
+  Resolver resolver(context, options);
+  Resolution found;
+  found.reason = policy::Reason::kAllowed;
+  bool ended = false;
+  asio::cancellation_signal cancel;
+  asio::co_spawn(context, resolve_into(resolver, found),
+                 asio::bind_cancellation_slot(
+                     cancel.slot(), [&ended](const std::exception_ptr&) { ended = true; }));
+  asio::steady_timer later(context, milliseconds(50));
+  later.async_wait(
+      [&cancel](const error_code&) { cancel.emit(asio::cancellation_type::terminal); });
+  while (!ended && context.run_one() > 0) {
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(found.reason, policy::Reason::kResolveTimeout);
+  EXPECT_TRUE(found.addresses.empty());
 }
 
 }  // namespace
