@@ -59,8 +59,7 @@ int RunOutcome::exit_status() const {
 
 Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events) {
   // A terminal that is resized, or a reader that goes away, is no wish to stop the start.
-  TRY_ASSIGN(const os::SignalFd stops,
-             os::SignalFd::create({SIGINT, SIGTERM, SIGHUP, SIGQUIT}));
+  TRY_ASSIGN(const os::SignalFd stops, os::SignalFd::create({SIGINT, SIGTERM, SIGHUP, SIGQUIT}));
   TRY_ASSIGN(const os::SignalFd signals,
              os::SignalFd::create({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGPIPE}));
   const Subreaper subreaper;

@@ -74,7 +74,7 @@ class NativeEngine final : public Engine {
     ServiceSettings settings;
     settings.fs_policy = record.fs_policy();
     settings.egress_policy = record.egress_policy();
-  settings.control_directory = record.directory;
+    settings.control_directory = record.directory;
     settings.events_fd = input_.events.fd();
     settings.change_ids = input_.plan.ids.caller_uid == 0;
     settings.uid = settings.gid = input_.plan.ids.service_uid;
