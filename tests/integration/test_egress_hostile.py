@@ -157,7 +157,7 @@ MODES = ["monitor", "open"]
 @pytest.mark.parametrize("mode", MODES)
 def test_where_nothing_is_enforced_public_addresses_pass_and_the_floor_does_not(world, mode):
     with Gate(world, mode=mode) as gate:
-        assert json.loads(gate.curl(f"http://{V4}/").stdout)["address"] == V4
+        assert json.loads(gate.curl(f"http://{V4}/").stdout)["server"] == V4
         raw = gate.connect(V4, 2222)
         assert raw.recv(6, socket.MSG_WAITALL) == b"hello\n"
         raw.close()
