@@ -829,6 +829,7 @@ def test_open_mode_keeps_deny_rules_and_the_floor(world):
         # The shared address does not lead to the denied name.
         result = free.curl("--resolve", f"banned.example.net:443:{V4}", "-k", "https://banned.example.net/")
         assert result.returncode != 0
-        assert free.wait_event(event="egress", reason="sni_mismatch", host="banned.example.net")
-        assert "421" in free.curl("-i", "-H", "Host: banned.example.net", "http://free.example.net/").stdout
+        assert free.wait_event(event="egress", reason="denied_by_rule", host="banned.example.net", port=443)
+        result = free.curl("-i", "-H", "Host: banned.example.net", "http://free.example.net/")
+        assert "403" in result.stdout and "denied_by_rule" in result.stdout, result
         assert reason_of(talk(free, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 80, "169.254.169.254")) == "metadata_address"
