@@ -276,12 +276,11 @@ def test_on_a_terminal_a_diff_has_colours_and_the_users_own_pager_and_no_other(p
 
 def test_ctrl_c_ends_a_diff_that_takes_long_once_its_pager_was_quit(project):
     # Two lines in no order: what a diff by lines takes longest for.
-    def lines():
-        return b"".join(b"a\n" if byte & 1 else b"b\n" for byte in os.urandom(4_000_000))
-
-    project.write("long", lines())
-    (project.runner.home / "other").write_bytes(lines())
-    project.sandbox("cat > long", stdin=(project.runner.home / "other").open("rb"))
+    write = "import os; open('long', 'wb').write(b''.join(b'a\\n' if n & 1 else b'b\\n' for n in os.urandom(4_000_000)))"
+    project.write("long", "")
+    subprocess.run(["python3", "-c", write], cwd=project.top, check=True)
+    project.sandbox(f'python3 -c "{write}"')
+    assert (project.top / "long").stat().st_size == 8_000_000
     ours, theirs = pty.openpty()
     words = ["env", "-i", f"PATH={os.environ['PATH']}", f"HOME={project.runner.home}", "TERM=xterm", "PAGER=true",
              str(project.runner.programs / "cofferdam"), "diff", "last", "--stat"]
