@@ -72,7 +72,7 @@ void LivePolicy::end_expired() {
     for (Json& rule : expired) {
       rule["revision"] = revision_;
       rule["connections_ended"] = ended;
-      pipeline_.recorder().note("rule_expired", std::move(rule));
+      pipeline_.recorder().note("rule_expired", rule);
     }
   }
   arm();

@@ -48,7 +48,8 @@ class Quiet {
 class RelayPool final : public asio::execution_context::service {
  public:
   using key_type = RelayPool;
-  static const asio::execution_context::id id;
+  // The name is Asio's.
+  static const asio::execution_context::id id;  // NOLINT(readability-identifier-naming)
   explicit RelayPool(asio::execution_context& context);
 
   // Buffers of kSize at once: a workload that opens thousands of tunnels and reads none of them

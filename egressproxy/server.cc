@@ -65,10 +65,11 @@ Async<void> Server::accept_all(GateSocket& gate) {
     if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) co_return;
     if (error == asio::error::no_descriptors && spare.give_up_one()) {
       // One that waits is told, instead of waiting for it knows not what.
-      gate.acceptor->accept(socket, error);
+      tcp::socket waiting(gate.acceptor->get_executor());
+      gate.acceptor->accept(waiting, error);
       if (!error) {
         ++accepted_;
-        turn_away(gate.role, std::move(socket), kShortLinger);
+        turn_away(gate.role, std::move(waiting), kShortLinger);
       }
       error = asio::error::no_descriptors;
     }
