@@ -38,7 +38,7 @@ struct Steps {
   std::vector<const MergeItem*> items;
 
   void add(Step::Act act, const MergeItem& item, ObjectState before, ObjectState after) {
-    plan.steps.push_back({act, item.change.path, std::move(before), std::move(after), 0});
+    plan.steps.push_back({act, item.change.path, before, after, 0});
     items.push_back(&item);
   }
 };
