@@ -287,7 +287,7 @@ def test_ctrl_c_ends_a_diff_that_takes_long_once_its_pager_was_quit(project):
     words = ["runuser", "-u", project.runner.user, "--", *words] if project.runner.user else words
     diff = subprocess.Popen(words, cwd=project.top, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
     try:
-        time.sleep(3)
+        time.sleep(1.5)
         assert diff.poll() is None
         for pid in descendants(diff.pid) | {diff.pid}:
             os.kill(pid, signal.SIGINT)
