@@ -64,14 +64,15 @@ Result<std::vector<StuckStep>> Transaction::changed_since(Position at) const {
     if (state.kind != Kind::kDirectory || becomes.kind == Kind::kDirectory) continue;
     const auto directory = os::open_in_tree(parent->get(), name, O_RDONLY | O_DIRECTORY);
     if (!directory.ok()) return directory.error().context(path);
-    TRY(os::for_each_name(directory->get(), [&, above = path](std::string_view child) -> Status {
-      const std::string below = above + "/" + std::string(child);
-      const auto known = expected.find(below);
-      if (known == expected.end() || known->second.absent()) {
-        changed.push_back({index, below, "it was added since"});
-      }
-      return {};
-    }));
+    TRY(os::for_each_name(directory->get(),
+                          [&, above = path, step = index](std::string_view child) -> Status {
+                            const std::string below = above + "/" + std::string(child);
+                            const auto known = expected.find(below);
+                            if (known == expected.end() || known->second.absent()) {
+                              changed.push_back({step, below, "it was added since"});
+                            }
+                            return {};
+                          }));
   }
   return changed;
 }
