@@ -25,7 +25,11 @@ constexpr const char* kSchema =
     " mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,"
     " device INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS whiteout (path BLOB PRIMARY KEY) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS shown_inode (upper INTEGER PRIMARY KEY, shown INTEGER NOT NULL);";
+    "CREATE TABLE IF NOT EXISTS shown_inode (upper INTEGER PRIMARY KEY, shown INTEGER NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS link_group (inode INTEGER NOT NULL, birth_ns INTEGER NOT NULL,"
+    " names INTEGER NOT NULL, upper INTEGER NOT NULL, PRIMARY KEY (inode, birth_ns)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS link_name (path BLOB PRIMARY KEY, inode INTEGER NOT NULL,"
+    " birth_ns INTEGER NOT NULL) WITHOUT ROWID;";
 
 constexpr const char* kBaseColumns =
     "path, state, kind, mode, uid, gid, size, mtime_ns, ctime_ns, inode, device, sha256, stored, "
@@ -253,7 +257,7 @@ std::int64_t MetaStore::start_ns() const {
   return impl_->start_ns;
 }
 
-Status MetaStore::record_base(const BaseRecord& record) {
+Result<bool> MetaStore::record_base(const BaseRecord& record) {
   TRY_ASSIGN(const Statement* s,
              impl_->statement(std::string("INSERT OR IGNORE INTO base (") + kBaseColumns +
                               ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
@@ -264,7 +268,15 @@ Status MetaStore::record_base(const BaseRecord& record) {
   } else {
     use.null();
   }
-  return impl_->run(use.number(record.stored ? 1 : 0).number(record.racy ? 1 : 0), "record base");
+  TRY(impl_->run(use.number(record.stored ? 1 : 0).number(record.racy ? 1 : 0), "record base"));
+  return sqlite3_changes(impl_->db) > 0;
+}
+
+Result<std::uint64_t> MetaStore::base_rows() const {
+  TRY_ASSIGN(const Statement* s, impl_->statement("SELECT COUNT(*) FROM base"));
+  Use use(*s);
+  if (use.step() != SQLITE_ROW) return impl_->error("base");
+  return unsigned_at(use.row(), 0);
 }
 
 Result<std::optional<BaseRecord>> MetaStore::base(std::string_view path) const {
@@ -380,6 +392,64 @@ Status MetaStore::for_each_shown_inode(
   for (; code == SQLITE_ROW; code = use.step())
     visit(unsigned_at(use.row(), 0), unsigned_at(use.row(), 1));
   if (code != SQLITE_DONE) return impl_->error("shown inode");
+  return {};
+}
+
+Status MetaStore::set_link_group(const LinkGroupRecord& group) {
+  TRY_ASSIGN(const Statement* s,
+             impl_->statement("INSERT OR REPLACE INTO link_group VALUES (?, ?, ?, ?)"));
+  Use use(*s);
+  use.unsigned_number(group.inode).number(group.birth_ns).unsigned_number(group.names);
+  return impl_->run(use.unsigned_number(group.upper), "link group");
+}
+
+Status MetaStore::forget_link_group(std::uint64_t inode, std::int64_t birth_ns) {
+  for (const char* sql : {"DELETE FROM link_name WHERE inode = ? AND birth_ns = ?",
+                          "DELETE FROM link_group WHERE inode = ? AND birth_ns = ?"}) {
+    TRY_ASSIGN(const Statement* s, impl_->statement(sql));
+    Use use(*s);
+    TRY(impl_->run(use.unsigned_number(inode).number(birth_ns), "link group"));
+  }
+  return {};
+}
+
+Status MetaStore::add_link_name(std::string_view path, std::uint64_t inode, std::int64_t birth_ns) {
+  TRY_ASSIGN(const Statement* s,
+             impl_->statement("INSERT OR REPLACE INTO link_name VALUES (?, ?, ?)"));
+  Use use(*s);
+  return impl_->run(use.blob(path).unsigned_number(inode).number(birth_ns), "link name");
+}
+
+Status MetaStore::remove_link_name(std::string_view path) {
+  TRY_ASSIGN(const Statement* s, impl_->statement("DELETE FROM link_name WHERE path = ?"));
+  Use use(*s);
+  return impl_->run(use.blob(path), "link name");
+}
+
+Status MetaStore::for_each_link_group(
+    const std::function<void(const LinkGroupRecord&)>& visit) const {
+  TRY_ASSIGN(const Statement* s,
+             impl_->statement("SELECT inode, birth_ns, names, upper FROM link_group"));
+  Use use(*s);
+  int code = use.step();
+  for (; code == SQLITE_ROW; code = use.step()) {
+    visit({unsigned_at(use.row(), 0), sqlite3_column_int64(use.row(), 1), unsigned_at(use.row(), 2),
+           unsigned_at(use.row(), 3)});
+  }
+  if (code != SQLITE_DONE) return impl_->error("link group");
+  return {};
+}
+
+Status MetaStore::for_each_link_name(
+    const std::function<void(std::string path, std::uint64_t inode, std::int64_t birth_ns)>& visit)
+    const {
+  TRY_ASSIGN(const Statement* s, impl_->statement("SELECT path, inode, birth_ns FROM link_name"));
+  Use use(*s);
+  int code = use.step();
+  for (; code == SQLITE_ROW; code = use.step()) {
+    visit(blob_at(use.row(), 0), unsigned_at(use.row(), 1), sqlite3_column_int64(use.row(), 2));
+  }
+  if (code != SQLITE_DONE) return impl_->error("link name");
   return {};
 }
 

@@ -65,6 +65,14 @@ struct ReadRecord {
   Version version;  // the first version read
 };
 
+// A lower file with several names that was copied up or lost a name (docs/layer-format.md).
+struct LinkGroupRecord {
+  std::uint64_t inode = 0;
+  std::int64_t birth_ns = 0;
+  std::uint64_t names = 0;  // that lower has
+  std::uint64_t upper = 0;  // inode of the copy; 0: there is none
+};
+
 class MetaStore final {
  public:
   // Opens or creates `meta` for writing; `start_ns` (wall clock, since the epoch) is kept from the
@@ -80,7 +88,9 @@ class MetaStore final {
   std::int64_t start_ns() const;
 
   // --- base: the first record of a path stays.
-  Status record_base(const BaseRecord& record);
+  // Whether it was the first.
+  Result<bool> record_base(const BaseRecord& record);
+  Result<std::uint64_t> base_rows() const;
   Result<std::optional<BaseRecord>> base(std::string_view path) const;
   // Every record at or below `prefix` ("" = all), ordered by path bytes.
   Status for_each_base(std::string_view prefix,
@@ -101,6 +111,16 @@ class MetaStore final {
   Status forget_shown_inode(std::uint64_t upper_inode);
   Status for_each_shown_inode(
       const std::function<void(std::uint64_t upper, std::uint64_t shown)>& visit) const;
+
+  // --- lower files with several names, and which of the names lower shows no more.
+  Status set_link_group(const LinkGroupRecord& group);
+  // With all its names.
+  Status forget_link_group(std::uint64_t inode, std::int64_t birth_ns);
+  Status add_link_name(std::string_view path, std::uint64_t inode, std::int64_t birth_ns);
+  Status remove_link_name(std::string_view path);
+  Status for_each_link_group(const std::function<void(const LinkGroupRecord&)>& visit) const;
+  Status for_each_link_name(const std::function<void(std::string path, std::uint64_t inode,
+                                                     std::int64_t birth_ns)>& visit) const;
 
   // Several records as one transaction; nesting is an error.
   Status begin();

@@ -6,31 +6,12 @@
 
 #include "common/os/files.h"
 #include "fsproxy/overlay/content_copy.h"
+#include "fsproxy/overlay/keep_times.h"
 #include "fsproxy/overlay/overlay.h"
 #include "fsproxy/overlay/widened.h"
 
 namespace cofferdam::overlay {
 namespace {
-
-// Puts the times of a directory back after a name was created in it: copy-up is not something that
-// the workload did to the directory.
-class KeepTimes final {
- public:
-  explicit KeepTimes(int dir_fd) : dir_fd_(dir_fd) {
-    known_ = ::fstatat(dir_fd, "", &st_, AT_EMPTY_PATH) == 0;
-  }
-  ~KeepTimes() {
-    const struct timespec times[2] = {st_.st_atim, st_.st_mtim};
-    if (known_) (void)::utimensat(dir_fd_, ".", times, 0);
-  }
-  KeepTimes(const KeepTimes&) = delete;
-  KeepTimes& operator=(const KeepTimes&) = delete;
-
- private:
-  int dir_fd_;
-  struct stat st_ {};
-  bool known_ = false;
-};
 
 std::uint64_t allocated(const struct stat& st) {
   return static_cast<std::uint64_t>(st.st_blocks) * 512;
@@ -156,6 +137,7 @@ Status Overlay::copy_up_one(Node& node, Data data) {
   std::optional<layer::Version> copied;
   os::UniqueFd file;
   struct stat st {};
+  const bool several = node.several && lower.st.st_nlink > 1;
   const auto build = [&]() -> Status {
     if (node.is_regular()) {
       TRY_ASSIGN(file, stage_file(lower, lower_dir->get(), at.name, staged, base, data, copied));
@@ -166,24 +148,28 @@ Status Overlay::copy_up_one(Node& node, Data data) {
     if (::fstatat(work_.get(), staged.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
       return Error::from_errno("copy up: stat");
     }
-    // The copy of one name of several is a file of its own and shows a number of its own.
-    if (node.is_regular() && lower.st.st_nlink > 1) {
-      TRY(numbers_.forget(st.st_ino));
-    } else {
-      TRY(numbers_.remember(st.st_ino, node.shown_inode));
-    }
+    TRY(numbers_.remember(st.st_ino, node.shown_inode));
     TRY(records_->write(base, copied));
+    if (several) {
+      TRY(links_.cover(lower.identity, lower.st.st_nlink, path));
+      TRY(links_.add_copy(lower.identity, lower.st.st_nlink, st.st_ino, work_.get(), staged));
+    }
     return place(staged, upper_dir->get(), at.name);
   };
   if (Status built = build(); !built.ok()) {
     (void)::unlinkat(work_.get(), staged.c_str(), S_ISDIR(node.type) ? AT_REMOVEDIR : 0);
     ledger_.add(-static_cast<std::int64_t>(bytes), -1);
+    if (several) {
+      links_.take_back(lower.identity);
+      links_.uncover(lower.identity, path);
+    }
     return built;
   }
   ledger_.settle(bytes, static_cast<std::int64_t>(allocated(st)));
   nodes_.set_upper(node, st.st_ino);
   node.shown_inode = numbers_.shown(st.st_ino);
   node.blocks = st.st_blocks;
+  charge_directory(*at.parent);
   // Who holds the file open goes on with the copy.
   for (OpenFile* open : node.files) {
     if (!open->lower) continue;
@@ -194,7 +180,8 @@ Status Overlay::copy_up_one(Node& node, Data data) {
     open->fd = std::move(again);
     open->lower = false;
   }
-  return {};
+  if (several) give_all_names(node);
+  return several ? links_.settle(lower.identity) : Status();
 }
 
 // Everything below, too; afterwards nothing of the tree comes from lower. Without recursion.
@@ -208,8 +195,8 @@ Status Overlay::copy_up_tree(Node& top) {
   directories.emplace_back(nodes_, top);
   for (std::size_t i = 0; i < directories.size(); ++i) {
     Node& dir = *directories[i];
-    TRY_ASSIGN(const std::vector<RawEntry> entries, list_raw(dir));
-    for (const RawEntry& entry : entries) {
+    TRY_ASSIGN(const std::vector<ListedEntry> entries, list_raw(dir));
+    for (const ListedEntry& entry : entries) {
       TRY_ASSIGN(const std::optional<Found> found, find_optional(dir, entry.name));
       if (!found) continue;
       Pin child(nodes_, *found->node);

@@ -10,14 +10,15 @@
 namespace cofferdam::overlay {
 namespace {
 
-constexpr std::size_t kMaxDepth = 4096;
+// More than any path of PATH_MAX bytes has.
+constexpr std::size_t kMaxDepth = 2048;
 // Records for each entry that the quota allows.
 constexpr std::uint64_t kRowsPerEntry = 8;
 
 }  // namespace
 
 Result<Overlay::Slot> Overlay::open_slot(std::string_view operation, Node& parent,
-                                         const std::string& name) {
+                                         const std::string& name, std::uint64_t bytes) {
   TRY(writable());
   if (name.size() > 255) return Error::from_errno("create", ENAMETOOLONG);
   TRY_ASSIGN(const std::optional<Found> existing, find_optional(parent, name));
@@ -31,16 +32,22 @@ Result<Overlay::Slot> Overlay::open_slot(std::string_view operation, Node& paren
   slot.row = whiteout_rows_.contains(slot.path);
   TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(parent, name));
   slot.lower_hidden = lower.has_value();
-  // A row stays when its name goes: whoever makes and deletes names for ever must not fill the
-  // disk.
-  if (records_->written() / kRowsPerEntry >= ledger_.limit().entries) {
-    observer_.quota_exceeded(operation, slot.path);
-    return Error::from_errno("quota", EDQUOT);
-  }
-  // Whatever lower has here was recorded when it was deleted; else the base is "nothing".
-  TRY(records_->record_absent(slot.path));
-  TRY(reserve(operation, slot.path, 0, 1));
+  TRY(reserve_rows(operation, slot.path, 1));
+  // Whatever lower has here was recorded when it was deleted; else the base is "nothing", as it is
+  // of everything below a directory that does not merge.
+  if (parent.merged) TRY(records_->record_absent(slot.path));
+  TRY(reserve(operation, slot.path, bytes, 1));
+  slot.reserved = bytes;
   return slot;
+}
+
+// A row stays when its name goes: whoever makes and deletes names for ever must not fill the disk.
+Status Overlay::reserve_rows(std::string_view operation, const std::string& path,
+                             std::uint64_t rows) {
+  const std::uint64_t wanted = records_->rows() + rows;
+  if ((wanted + kRowsPerEntry - 1) / kRowsPerEntry <= ledger_.limit().entries) return {};
+  observer_.quota_exceeded(operation, path);
+  return Error::from_errno("quota", EDQUOT);
 }
 
 Status Overlay::give_to_owner(int dir_fd, const std::string& name, mode_t mode, bool link) {
@@ -68,7 +75,8 @@ Result<Entry> Overlay::settle_new(Node& parent, const std::string& name, Slot& s
     whiteout_rows_.erase(slot.path);
   }
   if (slot.whiteout) ledger_.add(0, -1);
-  ledger_.add(static_cast<std::int64_t>(st.st_blocks) * 512, 0);
+  ledger_.settle(slot.reserved, static_cast<std::int64_t>(st.st_blocks) * 512);
+  charge_directory(parent);
   Node& node = nodes_.create(parent, name, st.st_mode);
   nodes_.set_upper(node, st.st_ino);
   node.shown_inode = numbers_.shown(st.st_ino);
@@ -79,10 +87,10 @@ Result<Entry> Overlay::settle_new(Node& parent, const std::string& name, Slot& s
 }
 
 Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id,
-                                    const std::string& name, mode_t mode,
+                                    const std::string& name, mode_t mode, std::uint64_t bytes,
                                     const std::function<int(int dir_fd, const char* name)>& make) {
   TRY_ASSIGN(Node * parent, live_directory(parent_id));
-  TRY_ASSIGN(Slot slot, open_slot(operation, *parent, name));
+  TRY_ASSIGN(Slot slot, open_slot(operation, *parent, name, bytes));
   const bool directory = S_ISDIR(mode);
   const bool staged = slot.whiteout || slot.lower_hidden || slot.row;
   const std::string at = staged ? staged_name() : name;
@@ -90,7 +98,8 @@ Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id
   const auto build = [&]() -> Status {
     if (make(dir_fd, at.c_str()) != 0) return Error::from_errno("create");
     TRY(give_to_owner(dir_fd, at, mode, S_ISLNK(mode)));
-    if (directory && (slot.lower_hidden || slot.row)) {
+    // Also where lower has nothing yet: what the user puts there later is not ours to show.
+    if (directory && parent->merged) {
       const Widened readable(dir_fd, at, 0600, privileged_);
       TRY_ASSIGN(const os::UniqueFd made, os::open_beneath(dir_fd, at, O_RDONLY | O_DIRECTORY));
       TRY(layer::set_opaque(made.get(), marks_));
@@ -110,7 +119,7 @@ Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id
     if (staged || built.error().error_number() != EEXIST) {
       (void)::unlinkat(dir_fd, at.c_str(), directory ? AT_REMOVEDIR : 0);
     }
-    ledger_.add(0, -1);
+    ledger_.add(-static_cast<std::int64_t>(slot.reserved), -1);
     return built.error();
   }
   return settle_new(*parent, name, slot, mode);
@@ -121,7 +130,7 @@ Result<Entry> Overlay::make_directory(NodeId parent, const std::string& name, mo
   // A directory in a set-group-id directory inherits the bit (inode(7)).
   TRY_ASSIGN(const Entry above, attributes(parent));
   if ((above.st.st_mode & S_ISGID) != 0) mode |= S_ISGID;
-  return make_in_slot("mkdir", parent, name, S_IFDIR | mode, [&](int dir_fd, const char* at) {
+  return make_in_slot("mkdir", parent, name, S_IFDIR | mode, 4096, [&](int dir_fd, const char* at) {
     if (::mkdirat(dir_fd, at, mode & 01777U) != 0) return -1;
     if ((mode & 06000U) == 0 && !privileged_ && (mode & 0500U) == 0500U) return 0;
     return ::fchmodat(dir_fd, at, mode, 0);
@@ -130,16 +139,18 @@ Result<Entry> Overlay::make_directory(NodeId parent, const std::string& name, mo
 
 Result<Entry> Overlay::make_symlink(NodeId parent, const std::string& name,
                                     const std::string& target) {
-  return make_in_slot("symlink", parent, name, S_IFLNK | 0777U, [&](int dir_fd, const char* at) {
-    return ::symlinkat(target.c_str(), dir_fd, at);
-  });
+  // ext4 keeps 59 bytes in the inode; elsewhere the truth is settled afterwards.
+  const std::uint64_t bytes = target.size() > 59 ? 4096 : 0;
+  return make_in_slot(
+      "symlink", parent, name, S_IFLNK | 0777U, bytes,
+      [&](int dir_fd, const char* at) { return ::symlinkat(target.c_str(), dir_fd, at); });
 }
 
 Result<Entry> Overlay::make_node(NodeId parent, const std::string& name, mode_t mode) {
   if ((mode & S_IFMT) == 0) mode |= S_IFREG;
   if (!S_ISREG(mode) && !S_ISFIFO(mode) && !S_ISSOCK(mode))
     return Error::from_errno("mknod", EPERM);
-  return make_in_slot("mknod", parent, name, mode, [&](int dir_fd, const char* at) {
+  return make_in_slot("mknod", parent, name, mode, 0, [&](int dir_fd, const char* at) {
     return ::mknodat(dir_fd, at, mode & (S_IFMT | 07777U), 0);
   });
 }
@@ -153,7 +164,7 @@ Result<Entry> Overlay::link(NodeId id, NodeId parent_id, const std::string& name
   if (existing) return Error::from_errno("link", EEXIST);
   const Pin pin(nodes_, *node);
   TRY(copy_up(*node));
-  TRY_ASSIGN(Slot slot, open_slot("link", *parent, name));
+  TRY_ASSIGN(Slot slot, open_slot("link", *parent, name, 0));
   const NodeName from = node->names.front();
   const auto build = [&]() -> Status {
     TRY_ASSIGN(const DirRef from_dir, dirs_->upper(*from.parent));
@@ -178,6 +189,7 @@ Result<Entry> Overlay::link(NodeId id, NodeId parent_id, const std::string& name
     whiteout_rows_.erase(slot.path);
   }
   if (slot.whiteout) ledger_.add(0, -1);
+  charge_directory(*parent);
   nodes_.add_name(*node, *parent, name);
   TRY_ASSIGN(const struct stat st, stat_node(*node));
   ++node->lookups;
@@ -203,7 +215,7 @@ Result<Overlay::Created> Overlay::create(NodeId parent_id, const std::string& na
   TRY_ASSIGN(
       const Entry entry,
       make_in_slot(
-          "create", parent_id, name, S_IFREG | (mode & 07777U), [&](int dir_fd, const char* at) {
+          "create", parent_id, name, S_IFREG | (mode & 07777U), 0, [&](int dir_fd, const char* at) {
             fd.reset(::openat(dir_fd, at, access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                               mode & 07777U));
             return fd.valid() ? 0 : -1;

@@ -140,6 +140,20 @@ void Overlay::account(Node& node, int fd, std::uint64_t reserved) {
   ledger_.settle(reserved, real);
 }
 
+// A directory grows with the names in it.
+void Overlay::charge_directory(Node& dir) {
+  if (!dir.upper) return;
+  const auto fd = dirs_->upper(dir);
+  struct stat st {};
+  if (!fd.ok() || ::fstatat((*fd)->get(), "", &st, AT_EMPTY_PATH) != 0) return;
+  // The root is there before anything is made: its first block is nobody's.
+  const std::int64_t blocks =
+      dir.id == kRootId ? std::max<std::int64_t>(st.st_blocks, 8) : st.st_blocks;
+  if (blocks == dir.blocks) return;
+  ledger_.add((blocks - dir.blocks) * 512, 0);
+  dir.blocks = blocks;
+}
+
 Result<std::size_t> Overlay::write(OpenFile& file, std::string_view bytes, off_t offset) {
   if (file.lower) return Error::from_errno("write", EBADF);
   TRY_ASSIGN(const std::uint64_t reserved, reserve_write(file, offset, bytes.size(), "write"));
@@ -209,6 +223,9 @@ Status Overlay::sync(OpenFile& file, bool data_only) {
 
 void Overlay::close(OpenFile* file) {
   Node& node = *file->node;
+  struct stat st {};
+  const bool last_use = !file->lower && node.files.size() == 1 && node.names.empty() &&
+                        ::fstat(file->fd.get(), &st) == 0 && st.st_nlink == 0;
   if (file->lower) {
     const auto now = stat_lower(file->fd.get(), "");
     if (now.ok() && version_of(now->st) != file->opened &&
@@ -220,7 +237,7 @@ void Overlay::close(OpenFile* file) {
   }
   std::erase(node.files, file);
   files_.erase(file);
-  if (node.upper && node.files.empty() && node.names.empty()) {
+  if (last_use) {
     ledger_.add(-node.blocks * 512, 0);
     node.blocks = 0;
   }

@@ -70,11 +70,10 @@ Result<std::optional<LowerStat>> Overlay::lower_at(Node& dir, const std::string&
 // The user may have replaced the lower directory that this one merges with.
 Status Overlay::follow_lower(Node& node, Node& dir, const std::string& name) {
   TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
-  if (!lower || !S_ISDIR(lower->st.st_mode) || lower->mount_root ||
-      lower->identity == node.origin) {
-    return {};
-  }
-  node.origin = lower->identity;
+  const bool there = lower && S_ISDIR(lower->st.st_mode) && !lower->mount_root;
+  if (there && lower->identity == node.origin) return {};
+  // What was held of the old one must not go on showing through.
+  if (there) node.origin = lower->identity;
   dirs_->drop(DirCache::Tree::kLower, node.id);
   return {};
 }
@@ -150,7 +149,7 @@ Result<Overlay::Found> Overlay::adopt_upper(Node& dir, const std::string& name,
   struct stat st = raw;
   if (!S_ISDIR(st.st_mode)) {
     Node* linked = nodes_.by_upper_inode(st.st_ino);
-    if (linked != nullptr && linked->type == (st.st_mode & S_IFMT) && linked->linked()) {
+    if (linked != nullptr && linked->type == (st.st_mode & S_IFMT)) {
       nodes_.add_name(*linked, dir, name);
       shape(*linked, st);
       return Found{linked, st};
@@ -170,6 +169,7 @@ Result<Overlay::Found> Overlay::adopt_upper(Node& dir, const std::string& name,
   Node& node = nodes_.create(dir, name, st.st_mode);
   nodes_.set_upper(node, st.st_ino);
   node.shown_inode = numbers_.shown(st.st_ino);
+  node.blocks = st.st_blocks;
   node.merged = merged;
   node.in_lower = merged;
   node.origin = origin;
@@ -184,20 +184,37 @@ Result<Overlay::Found> Overlay::adopt_lower(Node& dir, const std::string& name,
     observer_.refused("lookup", path, decision);
     return Error::from_errno("lookup", ENOENT);
   }
+  const bool several = has_several_names(lower, decision);
+  if (several) {
+    const LinkGroup* group = links_.find(lower.identity);
+    if (group != nullptr && group->copied()) return join_copy(dir, name, lower, path);
+    Node* other = nodes_.by_origin(lower.identity);
+    if (other != nullptr && other->type == (lower.st.st_mode & S_IFMT)) {
+      nodes_.add_name(*other, dir, name);
+      struct stat st = lower.st;
+      shape(*other, st);
+      return Found{other, st};
+    }
+  }
   Node& node = nodes_.create(dir, name, lower.st.st_mode);
   node.in_lower = true;
   node.merged = node.is_dir() && !lower.mount_root;
   node.origin = lower.identity;
   node.shown_inode = lower.st.st_ino;
+  if (several) nodes_.share(node);
   struct stat st = lower.st;
   shape(node, st);
   return Found{&node, st};
 }
 
-void Overlay::shape(Node& node, struct stat& st) const {
+void Overlay::shape(Node& node, struct stat& st) {
   st.st_ino = node.shown_inode;
   // The number of subdirectories would tell of hidden ones.
-  if (node.is_dir()) st.st_nlink = node.linked() ? 1 : 0;
+  if (node.is_dir()) {
+    st.st_nlink = node.linked() ? 1 : 0;
+  } else {
+    st.st_nlink = shown_links(node, st.st_nlink);
+  }
   node.last = st;
 }
 
@@ -213,9 +230,7 @@ Result<struct stat> Overlay::stat_node(Node& node) {
       shape(node, st);
       return st;
     }
-    st = node.last;
-    st.st_nlink = 0;
-    return st;
+    return node.last;
   }
   if (node.id == kRootId) {
     if (node.upper) {

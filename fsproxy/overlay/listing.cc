@@ -10,6 +10,17 @@
 
 namespace cofferdam::overlay {
 
+void Listing::add(const ListedEntry& entry) {
+  places_.push_back({names_.size(), entry.shown_inode, entry.type});
+  names_ += entry.name;
+  names_ += '\0';
+}
+
+ListedEntry Listing::operator[](std::size_t at) const {
+  const Place& place = places_[at];
+  return {std::string(names_.c_str() + place.name), place.type, place.shown_inode};
+}
+
 Result<os::UniqueFd> Overlay::open_upper_directory(Node& dir) {
   if (dir.id == kRootId) {
     os::UniqueFd fd(::fcntl(upper_root_.get(), F_DUPFD_CLOEXEC, 3));
@@ -21,8 +32,7 @@ Result<os::UniqueFd> Overlay::open_upper_directory(Node& dir) {
 }
 
 // Hidden entries are in it, whiteouts and what they cover are not.
-Result<std::vector<Overlay::RawEntry>> Overlay::list_raw(Node& dir) {
-  std::vector<RawEntry> out;
+Status Overlay::for_each_raw(Node& dir, const VisitEntry& visit) {
   std::unordered_set<std::string> seen;
   if (dir.upper) {
     TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
@@ -33,44 +43,59 @@ Result<std::vector<Overlay::RawEntry>> Overlay::list_raw(Node& dir) {
       if (dir.merged) seen.insert(entry->name);
       // The only devices in upper are whiteouts: nobody can make others.
       if (S_ISCHR(entry->type)) continue;
-      out.push_back({std::move(entry->name), entry->type, numbers_.shown(entry->inode)});
+      TRY_ASSIGN(const bool more,
+                 visit({std::move(entry->name), entry->type, numbers_.shown(entry->inode)}));
+      if (!more) return {};
     }
   }
-  if (!dir.merged) return out;
+  if (!dir.merged) return {};
   auto lower = dirs_->lower(dir);
   if (!lower.ok()) {
     const int number = lower.error().error_number();
-    if (dir.upper && (number == ENOENT || number == ESTALE || number == ENOTDIR)) return out;
+    if (dir.upper && (number == ENOENT || number == ESTALE || number == ENOTDIR)) return {};
     return lower.error();
   }
   TRY_ASSIGN(const DirStream stream, open_stream((*lower)->get(), "."));
   for (;;) {
     TRY_ASSIGN(std::optional<NamedType> entry, next_entry(stream.get()));
-    if (!entry) break;
+    if (!entry) return {};
     if (seen.contains(entry->name) || has_whiteout_row(dir, entry->name)) continue;
-    out.push_back({std::move(entry->name), entry->type, entry->inode});
+    TRY_ASSIGN(const bool more, visit({std::move(entry->name), entry->type, entry->inode}));
+    if (!more) return {};
   }
+}
+
+Result<std::vector<ListedEntry>> Overlay::list_raw(Node& dir) {
+  std::vector<ListedEntry> out;
+  TRY(for_each_raw(dir, [&](ListedEntry&& entry) -> Result<bool> {
+    out.push_back(std::move(entry));
+    return true;
+  }));
   return out;
 }
 
 Status Overlay::list_again(OpenDir& dir) {
   Node& node = *dir.node;
+  listed_bytes_ -= dir.entries.bytes();
   dir.entries.clear();
-  dir.entries.push_back({".", S_IFDIR, node.shown_inode});
+  Listing listing;
+  listing.add({".", S_IFDIR, node.shown_inode});
   const Node& above = node.names.empty() ? node : *node.names.front().parent;
-  dir.entries.push_back({"..", S_IFDIR, above.shown_inode});
-  if (!attached(node)) return {};
-  TRY_ASSIGN(std::vector<RawEntry> entries, list_raw(node));
-  const std::string path = nodes_.path(node);
-  dir.entries.reserve(entries.size() + 2);
-  for (RawEntry& entry : entries) {
-    if (!options_.rules.empty() &&
-        !options_.rules.decide(NodeTable::child_path(path, entry.name), S_ISDIR(entry.type))
-             .visible()) {
-      continue;
-    }
-    dir.entries.push_back({std::move(entry.name), entry.type, entry.shown_inode});
+  listing.add({"..", S_IFDIR, above.shown_inode});
+  if (attached(node)) {
+    const std::string path = nodes_.path(node);
+    TRY(for_each_raw(node, [&](ListedEntry&& entry) -> Result<bool> {
+      if (options_.rules.empty() ||
+          options_.rules.decide(NodeTable::child_path(path, entry.name), S_ISDIR(entry.type))
+              .visible()) {
+        listing.add(entry);
+      }
+      if (listed_bytes_ + listing.bytes() <= options_.max_listed_bytes) return true;
+      return Error::from_errno("too much is listed at once", ENOMEM);
+    }));
   }
+  dir.entries = std::move(listing);
+  listed_bytes_ += dir.entries.bytes();
   return {};
 }
 
@@ -91,6 +116,7 @@ Result<OpenDir*> Overlay::open_directory(NodeId id) {
 
 void Overlay::close(OpenDir* dir) {
   Node* node = dir->node;
+  listed_bytes_ -= dir->entries.bytes();
   listings_.erase(dir);
   --node->pins;
   nodes_.release(node);

@@ -61,7 +61,23 @@ void NodeTable::remove_name(Node& node, Node& parent, std::string_view name) {
   if (parent.children->empty()) parent.children.reset();
 }
 
+Node* NodeTable::by_origin(const LowerIdentity& origin) const {
+  const auto found = shared_.find(origin.inode);
+  return found == shared_.end() || found->second->origin != origin ? nullptr : found->second;
+}
+
+void NodeTable::share(Node& node) {
+  node.several = true;
+  shared_[node.origin.inode] = &node;
+}
+
+void NodeTable::unshare(const Node& node) {
+  const auto found = shared_.find(node.origin.inode);
+  if (node.several && found != shared_.end() && found->second == &node) shared_.erase(found);
+}
+
 void NodeTable::set_upper(Node& node, std::uint64_t upper_inode) {
+  unshare(node);
   node.upper = true;
   node.upper_inode = upper_inode;
   upper_[upper_inode] = &node;
@@ -83,6 +99,7 @@ void NodeTable::release(Node* node) {
       if (last.parent != parent) release(last.parent);
     }
     forget_upper(*node);
+    unshare(*node);
     nodes_.erase(node->id);
     node = parent;
   }

@@ -16,8 +16,10 @@ class NodeTable final {
   Node& root() { return *root_; }
   Node* find(NodeId id);
   Node* child(const Node& parent, std::string_view name) const;
-  // The linked upper object with this inode number.
+  // The upper object with this inode number.
   Node* by_upper_inode(std::uint64_t inode) const;
+  // The node of a lower file with several names that is not copied up.
+  Node* by_origin(const LowerIdentity& origin) const;
 
   // A new node at (parent, name), which must be free.
   Node& create(Node& parent, std::string_view name, mode_t type);
@@ -26,6 +28,8 @@ class NodeTable final {
   void remove_name(Node& node, Node& parent, std::string_view name);
   void set_upper(Node& node, std::uint64_t upper_inode);
   void forget_upper(Node& node);
+  // Found by its origin from now on, until it lies in upper.
+  void share(Node& node);
 
   // Frees the node when nothing refers to it, and then its parents likewise.
   void release(Node* node);
@@ -41,10 +45,15 @@ class NodeTable final {
   bool is_below(const Node& node, const Node& ancestor) const;
 
   std::size_t size() const { return nodes_.size(); }
+  // Larger than that of any node so far.
+  NodeId next_id() const { return next_; }
 
  private:
+  void unshare(const Node& node);
+
   std::unordered_map<NodeId, std::unique_ptr<Node>> nodes_;
   std::unordered_map<std::uint64_t, Node*> upper_;
+  std::unordered_map<std::uint64_t, Node*> shared_;  // by origin's inode
   Node* root_;
   NodeId next_ = kRootId;
 };

@@ -43,6 +43,10 @@ Result<std::unique_ptr<Overlay>> Overlay::open(Options options, Ledger& ledger,
   bool fresh = false;
   if (self.options_.layer) {
     const std::filesystem::path layer = *self.options_.layer;
+    if (lower) {
+      TRY_ASSIGN(const os::UniqueFd fd, os::open_file(layer, O_PATH | O_DIRECTORY));
+      TRY(self.keep_apart(lower.get(), fd.get()));
+    }
     fresh = !std::filesystem::exists(layer / "meta");
     TRY(self.open_layer());
     TRY_ASSIGN(upper, os::open_file(layer / "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW));
@@ -56,7 +60,7 @@ Result<std::unique_ptr<Overlay>> Overlay::open(Options options, Ledger& ledger,
 
 Status Overlay::open_layer() {
   const std::filesystem::path layer = *options_.layer;
-  for (const char* name : {"upper", "work", "base"}) {
+  for (const char* name : {"upper", "work", "base", "index"}) {
     TRY(os::make_directories(layer / name, 0700));
   }
   TRY_ASSIGN(work_, os::open_file(layer / "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
@@ -69,17 +73,25 @@ Status Overlay::open_layer() {
   }
   if (work.st_dev != upper.st_dev) return Error("upper and work lie on different file systems");
   TRY_ASSIGN(meta_, layer::MetaStore::open(layer / "meta", now_ns()));
-  TRY_ASSIGN(const auto rows, meta_->whiteouts());
-  whiteout_rows_.insert(rows.begin(), rows.end());
+  TRY_ASSIGN(const auto whiteouts, meta_->whiteouts());
+  whiteout_rows_.insert(whiteouts.begin(), whiteouts.end());
   TRY(numbers_.load(&*meta_));
   os::UniqueFd base;
   TRY_ASSIGN(base, os::open_file(layer / "base", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  records_ = std::make_unique<Records>(options_.record ? &*meta_ : nullptr, std::move(base));
-  return {};
+  struct stat store {};
+  if (::fstat(base.get(), &store) != 0) return Error::from_errno("layer");
+  if (work.st_dev != store.st_dev) return Error("base and work lie on different file systems");
+  os::UniqueFd work_again(::fcntl(work_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!work_again) return Error::from_errno("layer");
+  TRY_ASSIGN(const std::uint64_t rows, meta_->base_rows());
+  records_ =
+      std::make_unique<Records>(options_.record ? &*meta_ : nullptr,
+                                BaseStore(std::move(base), std::move(work_again), ledger_), rows);
+  return load_links();
 }
 
 Status Overlay::set_up_root(bool fresh) {
-  if (!records_) records_ = std::make_unique<Records>(nullptr, os::UniqueFd());
+  if (!records_) records_ = std::make_unique<Records>(nullptr, BaseStore(ledger_), 0);
   Node& root = nodes_.root();
   std::optional<LowerStat> lower;
   if (options_.lower) {
@@ -115,14 +127,43 @@ Status Overlay::count_usage() {
   std::int64_t bytes = 0;
   std::int64_t entries = 0;
   std::set<ino_t> linked;
-  TRY(walk_below(upper_root_.get(), [&](const struct stat& st) {
-    ++entries;
+  const auto add_bytes = [&](const struct stat& st) {
     // A file with several names is stored once.
     if (!S_ISDIR(st.st_mode) && st.st_nlink > 1 && !linked.insert(st.st_ino).second) return;
     bytes += static_cast<std::int64_t>(st.st_blocks) * 512;
+  };
+  TRY(walk_below(upper_root_.get(), [&](const struct stat& st) {
+    ++entries;
+    add_bytes(st);
   }));
+  TRY(walk_below(links_.directory(), add_bytes));
+  TRY(walk_below(records_->directory(), add_bytes));
   ledger_.add(bytes, entries);
+  // An empty directory costs nothing, what makes it large does.
+  nodes_.root().blocks = 8;
+  charge_directory(nodes_.root());
   return {};
+}
+
+// A workload that saw its own upper could forge what is in it.
+Status Overlay::keep_apart(int lower, int layer) {
+  struct stat wanted {};
+  struct stat st {};
+  if (::fstat(lower, &wanted) != 0 || ::fstat(layer, &st) != 0) return Error::from_errno("layer");
+  os::UniqueFd at(::fcntl(layer, F_DUPFD_CLOEXEC, 3));
+  for (;;) {
+    if (st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino) {
+      return Error("the layer " + *options_.layer + " lies in the directory that it is for, " +
+                   *options_.lower);
+    }
+    os::UniqueFd above(::openat(at.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    struct stat next {};
+    // A directory that we may not look at ends what we can know.
+    if (!above || ::fstat(above.get(), &next) != 0) return {};
+    if (next.st_dev == st.st_dev && next.st_ino == st.st_ino) return {};
+    at = std::move(above);
+    st = next;
+  }
 }
 
 Result<Entry> Overlay::lookup(NodeId parent, const std::string& name) {
@@ -184,6 +225,18 @@ std::vector<std::string> Overlay::paths_of(NodeId id) {
   if (node == nullptr || !attached(*node)) return out;
   if (id == kRootId) return {""};
   for (const NodeName& at : node->names) out.push_back(nodes_.child_path(*at.parent, at.name));
+  return out;
+}
+
+std::vector<Overlay::Idle> Overlay::idle_entries(std::size_t max) {
+  std::vector<Idle> out;
+  const NodeId end = nodes_.next_id();
+  for (NodeId seen = 0; seen < end && out.size() < max; ++seen) {
+    if (++prune_hand_ >= end) prune_hand_ = kRootId + 1;
+    const Node* node = nodes_.find(prune_hand_);
+    if (node == nullptr || node->is_dir() || !node->files.empty()) continue;
+    for (const NodeName& at : node->names) out.push_back({at.parent->id, at.name});
+  }
   return out;
 }
 

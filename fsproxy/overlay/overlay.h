@@ -23,6 +23,8 @@
 #include "fsproxy/overlay/dir_cache.h"
 #include "fsproxy/overlay/inode_numbers.h"
 #include "fsproxy/overlay/ledger.h"
+#include "fsproxy/overlay/link_index.h"
+#include "fsproxy/overlay/listing.h"
 #include "fsproxy/overlay/node_table.h"
 #include "fsproxy/overlay/records.h"
 
@@ -36,8 +38,9 @@ struct Options {
   uid_t owner_uid = 0;  // of what is made in upper
   gid_t owner_gid = 0;
   policy::FsRules rules;
-  std::size_t dir_capacity = 512;  // cached directory descriptors per tree
-  std::size_t max_open = 8192;     // open files and directory listings
+  std::size_t dir_capacity = 512;              // cached directory descriptors per tree
+  std::size_t max_open = 8192;                 // open files and directory listings
+  std::size_t max_listed_bytes = 256U << 20U;  // of all open listings together
 };
 
 // Told of what the view refuses or notices. Called on the mount's thread; must not call back.
@@ -60,15 +63,10 @@ struct OpenFile {
 };
 
 // A listing taken when a directory was opened.
-struct ListedEntry {
-  std::string name;
-  mode_t type = 0;
-  std::uint64_t shown_inode = 0;
-};
 struct OpenDir {
   Node* node = nullptr;
-  std::vector<ListedEntry> entries;  // with "." and ".."
-  bool fresh = true;                 // nothing was read from it yet
+  Listing entries;    // with "." and ".."
+  bool fresh = true;  // nothing was read from it yet
 };
 
 struct Entry {
@@ -142,6 +140,13 @@ class Overlay final {
   bool has_pending_records() const { return records_->has_unwritten_reads(); }
 
   const NodeTable& nodes() const { return nodes_; }
+  // Up to `max` entries that the other side could forget without loss: files that nobody has open,
+  // the oldest first. Each is told once in a round over all nodes.
+  struct Idle {
+    NodeId parent = 0;
+    std::string name;
+  };
+  std::vector<Idle> idle_entries(std::size_t max);
   // The path of (parent, name), for decisions; empty optional: no such parent any more.
   std::optional<std::string> path_of(NodeId parent, std::string_view name);
   // Every path that leads to the node.
@@ -159,20 +164,17 @@ class Overlay final {
   struct Slot {
     DirRef dir;
     std::string path;
-    bool whiteout = false;      // device 0:0 lies there
-    bool lower_hidden = false;  // lower has an object there: a directory must be opaque
-    bool row = false;           // a whiteout row lies there
-  };
-  struct RawEntry {
-    std::string name;
-    mode_t type = 0;
-    std::uint64_t shown_inode = 0;
+    bool whiteout = false;       // device 0:0 lies there
+    bool lower_hidden = false;   // lower has an object there: a directory must be opaque
+    bool row = false;            // a whiteout row lies there
+    std::uint64_t reserved = 0;  // bytes, until the object is there
   };
 
   Overlay(Options options, Ledger& ledger, Observer& observer);
   Status open_layer();
   Status set_up_root(bool fresh);
   Status count_usage();
+  Status keep_apart(int lower, int layer);
 
   // find.cc
   Result<Node*> live(NodeId id);
@@ -186,9 +188,10 @@ class Overlay final {
   Result<Found> adopt_lower(Node& dir, const std::string& name, const LowerStat& lower,
                             const std::string& path);
   void detach(Node& node, Node& dir, const std::string& name);
+  std::uint64_t shown_links(const Node& node, std::uint64_t links);
   Result<struct stat> stat_node(Node& node);
   Entry entry_of(Node& node, struct stat st);
-  void shape(Node& node, struct stat& st) const;
+  void shape(Node& node, struct stat& st);
   Result<bool> is_opaque_child(int dir_fd, const std::string& name);
   Result<std::optional<LowerStat>> lower_at(Node& dir, const std::string& name);
   Status follow_lower(Node& node, Node& dir, const std::string& name);
@@ -210,12 +213,26 @@ class Overlay final {
   Status reserve(std::string_view operation, const std::string& path, std::uint64_t bytes,
                  std::uint64_t entries);
 
+  // links.cc
+  Status load_links();
+  Result<bool> covers_lower(const std::string& path);
+  bool has_several_names(const LowerStat& lower, const policy::FsDecision& decision) const;
+  Result<Found> join_copy(Node& dir, const std::string& name, const LowerStat& lower,
+                          const std::string& path);
+  Result<struct stat> give_name(Node& dir, const std::string& name, const LowerStat& lower,
+                                const std::string& path);
+  void give_all_names(Node& node);
+  Status record_lower(Node& dir, const std::string& name, const LowerStat& lower,
+                      const std::string& path);
+
   // create.cc
-  Result<Slot> open_slot(std::string_view operation, Node& parent, const std::string& name);
+  Result<Slot> open_slot(std::string_view operation, Node& parent, const std::string& name,
+                         std::uint64_t bytes);
+  Status reserve_rows(std::string_view operation, const std::string& path, std::uint64_t rows);
   Result<Entry> settle_new(Node& parent, const std::string& name, Slot& slot, mode_t type);
   Status give_to_owner(int dir_fd, const std::string& name, mode_t mode, bool link);
   Result<Entry> make_in_slot(std::string_view operation, NodeId parent, const std::string& name,
-                             mode_t mode,
+                             mode_t mode, std::uint64_t bytes,
                              const std::function<int(int dir_fd, const char* name)>& make);
 
   // remove.cc
@@ -235,20 +252,23 @@ class Overlay final {
 
   // rename.cc
   struct Move;
-  Status check_move(Node& top, const std::string& from, const std::string& to,
-                    std::vector<std::string>& below);
+  Status check_move(Node& top, const std::string& from, const std::string& to);
   Status prepare_move(Move& move);
   Status move_in_upper(Move& move);
   Status finish_move(Move& move);
 
   // listing.cc
-  Result<std::vector<RawEntry>> list_raw(Node& dir);
+  // Calls `visit` until it says false.
+  using VisitEntry = std::function<Result<bool>(ListedEntry&& entry)>;
+  Status for_each_raw(Node& dir, const VisitEntry& visit);
+  Result<std::vector<ListedEntry>> list_raw(Node& dir);
   Result<os::UniqueFd> open_upper_directory(Node& dir);
 
   // file_io.cc
   Result<OpenFile*> add_file(Node& node, os::UniqueFd fd, bool lower, bool writable);
   Result<os::UniqueFd> reopen_unlinked(Node& node, int access);
   void account(Node& node, int fd, std::uint64_t reserved);
+  void charge_directory(Node& dir);
   Result<std::uint64_t> reserve_write(OpenFile& file, off_t offset, std::uint64_t length,
                                       std::string_view operation);
   Status truncate_fd(Node& node, int fd, off_t size);
@@ -261,12 +281,15 @@ class Overlay final {
   std::optional<layer::MetaStore> meta_;
   std::unique_ptr<Records> records_;
   InodeNumbers numbers_;
+  LinkIndex links_;
   std::unique_ptr<DirCache> dirs_;
   os::UniqueFd work_;
   os::UniqueFd upper_root_;  // readable, for statfs and syncs
   std::set<std::string, std::less<>> whiteout_rows_;
   std::map<OpenFile*, std::unique_ptr<OpenFile>> files_;
   std::map<OpenDir*, std::unique_ptr<OpenDir>> listings_;
+  std::size_t listed_bytes_ = 0;
+  NodeId prune_hand_ = kRootId;
   std::uint64_t next_staged_ = 0;
   layer::MarkNamespace marks_ = layer::MarkNamespace::kUser;
   bool gives_away_ = false;  // runs as root for another owner: new objects are chowned

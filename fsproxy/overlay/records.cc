@@ -30,8 +30,8 @@ bool same_version(const Version& a, const Version& b) {
 
 }  // namespace
 
-Records::Records(layer::MetaStore* meta, os::UniqueFd base_dir)
-    : meta_(meta), base_dir_(std::move(base_dir)) {}
+Records::Records(layer::MetaStore* meta, BaseStore store, std::uint64_t rows)
+    : meta_(meta), store_(std::move(store)), rows_(rows) {}
 
 void Records::note_read(std::string path, const Version& version) {
   if (active()) reads_.emplace(std::move(path), version);
@@ -61,26 +61,6 @@ Status Records::commit() {
   if (!in_batch_) return {};
   in_batch_ = false;
   return meta_->commit();
-}
-
-Status Records::store(const Sha256Digest& digest, std::string_view content) {
-  const std::string hex = to_hex(digest);
-  const std::string folder = hex.substr(0, 2);
-  const std::string name = folder + "/" + hex.substr(2);
-  if (::faccessat(base_dir_.get(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) return {};
-  if (::mkdirat(base_dir_.get(), folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Error::from_errno("base directory");
-  }
-  const std::string temporary = folder + "/.tmp" + std::to_string(next_temporary_++);
-  (void)::unlinkat(base_dir_.get(), temporary.c_str(), 0);
-  const os::UniqueFd fd(::openat(base_dir_.get(), temporary.c_str(),
-                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0400));
-  if (!fd) return Error::from_errno("base file");
-  TRY(os::write_all(fd.get(), content));
-  if (::renameat(base_dir_.get(), temporary.c_str(), base_dir_.get(), name.c_str()) != 0) {
-    return Error::from_errno("base file");
-  }
-  return {};
 }
 
 Status Records::take_content(PendingBase& base, int dir_fd, const std::string& name,
@@ -116,8 +96,7 @@ Status Records::take_content(PendingBase& base, int dir_fd, const std::string& n
     if (!same) continue;
     base.record.sha256 = hash.finish();
     if (keep && content.size() <= kStoreLimit) {
-      TRY(store(*base.record.sha256, content));
-      base.record.stored = true;
+      TRY_ASSIGN(base.record.stored, store_.put(*base.record.sha256, content));
       base.content = std::move(content);
     }
     return {};
@@ -164,8 +143,7 @@ Result<PendingBase> Records::take(std::string path, int dir_fd, const std::strin
   } else if (base.record.version.kind == Kind::kSymlink) {
     TRY_ASSIGN(const std::string target, read_link(dir_fd, name));
     base.record.sha256 = sha256(target);
-    TRY(store(*base.record.sha256, target));
-    base.record.stored = true;
+    TRY_ASSIGN(base.record.stored, store_.put(*base.record.sha256, target));
   }
   return base;
 }
@@ -182,8 +160,13 @@ Status Records::write(PendingBase& base, const std::optional<Version>& now) {
     }
   }
   base.already_recorded = true;
-  ++written_;
-  return meta_->record_base(record);
+  return insert(record);
+}
+
+Status Records::insert(const layer::BaseRecord& record) {
+  TRY_ASSIGN(const bool added, meta_->record_base(record));
+  if (added) ++rows_;
+  return {};
 }
 
 Status Records::record(const std::string& path, int dir_fd, const std::string& name) {
@@ -197,8 +180,7 @@ Status Records::record_absent(const std::string& path) {
   layer::BaseRecord record;
   record.path = path;
   record.state = BaseState::kKnown;
-  ++written_;
-  return meta_->record_base(record);
+  return insert(record);
 }
 
 }  // namespace cofferdam::overlay

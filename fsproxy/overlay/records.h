@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "common/layer/meta_store.h"
 #include "common/os/unique_fd.h"
+#include "fsproxy/overlay/base_store.h"
 #include "fsproxy/overlay/lower_tree.h"
 
 namespace cofferdam::overlay {
@@ -26,16 +27,17 @@ struct PendingBase {
 class Records final {
  public:
   // Content up to this size is kept, larger content is only hashed.
-  static constexpr std::uint64_t kStoreLimit = 4ULL << 20U;
+  static constexpr std::uint64_t kStoreLimit = BaseStore::kMaxContent;
   static constexpr std::int64_t kTicksNs = 8'000'000;  // two clock ticks
   static constexpr std::chrono::milliseconds kFlushInterval{200};
 
-  // `meta` null: nothing is recorded. `base_dir` is the open `base/` directory.
-  Records(layer::MetaStore* meta, os::UniqueFd base_dir);
+  // `meta` null: nothing is recorded. `rows`: the base rows that it has.
+  Records(layer::MetaStore* meta, BaseStore store, std::uint64_t rows);
 
   bool active() const { return meta_ != nullptr; }
-  // Base rows written since the start, also those of names that are gone again.
-  std::uint64_t written() const { return written_; }
+  // Base rows, also those of names that are gone again.
+  std::uint64_t rows() const { return rows_; }
+  int directory() const { return store_.directory(); }
 
   // The first version that was read; written within kFlushInterval, or before a base of the path.
   void note_read(std::string path, const layer::Version& version);
@@ -56,17 +58,16 @@ class Records final {
   Status commit();
 
  private:
+  Status insert(const layer::BaseRecord& record);
   Status take_content(PendingBase& base, int dir_fd, const std::string& name, LowerStat& st);
-  Status store(const Sha256Digest& digest, std::string_view content);
   Result<layer::BaseState> state_of(const std::string& path, const layer::Version& version,
                                     layer::BaseRecord& record);
 
   layer::MetaStore* meta_;
-  os::UniqueFd base_dir_;
+  BaseStore store_;
   std::unordered_map<std::string, layer::Version> reads_;
-  std::uint64_t next_temporary_ = 0;
   bool in_batch_ = false;
-  std::uint64_t written_ = 0;
+  std::uint64_t rows_;
 };
 
 }  // namespace cofferdam::overlay

@@ -37,6 +37,7 @@ Status Overlay::put_whiteout(Node& parent, int dir_fd, const std::string& name,
       return error;
     }
     ledger_.add(0, 1);
+    charge_directory(parent);
   }
   if (!replaces_directory) return {};
   // The directory lies in work/ now, and holds nothing but whiteouts.
@@ -81,8 +82,12 @@ Status Overlay::mark_opaque(Node& dir) {
 
 // Hidden entries count: a directory that holds some is not empty.
 Result<bool> Overlay::is_empty(Node& dir) {
-  TRY_ASSIGN(const std::vector<RawEntry> entries, list_raw(dir));
-  return entries.empty();
+  bool empty = true;
+  TRY(for_each_raw(dir, [&](ListedEntry&&) -> Result<bool> {
+    empty = false;
+    return false;
+  }));
+  return empty;
 }
 
 // Book-keeping after the name (parent, name) of the node went. `upper_before`: the object in upper
@@ -103,7 +108,10 @@ void Overlay::gone(Node& node, Node& parent, const std::string& name,
   nodes_.forget_upper(node);
   (void)numbers_.forget(node.upper_inode).ok();
   // An open file keeps its blocks until the last handle is closed.
-  if (node.files.empty()) {
+  if (node.is_dir()) {
+    ledger_.add(-node.blocks * 512, 0);
+    node.blocks = 0;
+  } else if (node.files.empty()) {
     ledger_.add(-static_cast<std::int64_t>(upper_before.st_blocks) * 512, 0);
     node.blocks = 0;
   }
@@ -117,8 +125,7 @@ Result<Overlay::Removal> Overlay::begin_removal(Node& parent, const std::string&
   TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(parent, name));
   removal.over_lower = lower.has_value();
   if (lower) {
-    TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(parent));
-    TRY(records_->record(nodes_.child_path(parent, name), lower_dir->get(), name));
+    TRY(record_lower(parent, name, *lower, nodes_.child_path(parent, name)));
   }
   if (node.upper &&
       ::fstatat(removal.dir->get(), name.c_str(), &removal.before, AT_SYMLINK_NOFOLLOW) != 0) {

@@ -20,17 +20,16 @@ struct Overlay::Move {
   std::string to_path;
   bool lower_at_source = false;
   bool lower_at_target = false;
-  std::vector<std::string> below_source;  // relative paths, for the records
-  std::vector<std::string> below_target;
   struct stat target_before {};
 };
 
-// Whether every object of the tree may leave `from` and appear at `to`; lists what is below.
-Status Overlay::check_move(Node& top, const std::string& from, const std::string& to,
-                           std::vector<std::string>& below) {
+// Whether every object of the tree may leave `from` and appear at `to`.
+Status Overlay::check_move(Node& top, const std::string& from, const std::string& to) {
   const policy::FsRules& rules = options_.rules;
-  const bool places_matter =
-      top.merged || rules.place_matters_below(from) || rules.place_matters_below(to);
+  if (rules.empty() ||
+      !(top.merged || rules.place_matters_below(from) || rules.place_matters_below(to))) {
+    return {};
+  }
   struct Level {
     Pin dir;
     std::string relative;
@@ -40,24 +39,21 @@ Status Overlay::check_move(Node& top, const std::string& from, const std::string
   for (std::size_t i = 0; i < queue.size(); ++i) {
     const std::string relative = queue[i].relative;
     Node& dir = *queue[i].dir;
-    TRY_ASSIGN(const std::vector<RawEntry> entries, list_raw(dir));
-    for (const RawEntry& entry : entries) {
+    TRY_ASSIGN(const std::vector<ListedEntry> entries, list_raw(dir));
+    for (const ListedEntry& entry : entries) {
       const std::string path = NodeTable::child_path(relative, entry.name);
       const bool is_dir = S_ISDIR(entry.type);
-      if (places_matter && !rules.empty()) {
-        for (const std::string& place : {from, to}) {
-          const std::string full = place + "/" + path;
-          const policy::FsDecision decision = rules.decide(full, is_dir);
-          if (decision.changeable()) continue;
-          observer_.refused("rename", full, decision);
-          return Error::from_errno("rename", EACCES);
-        }
+      for (const std::string& place : {from, to}) {
+        const std::string full = place + "/" + path;
+        const policy::FsDecision decision = rules.decide(full, is_dir);
+        if (decision.changeable()) continue;
+        observer_.refused("rename", full, decision);
+        return Error::from_errno("rename", EACCES);
       }
       if (is_dir) {
         TRY_ASSIGN(const std::optional<Found> found, find_optional(dir, entry.name));
         if (found) queue.push_back({Pin(nodes_, *found->node), path});
       }
-      below.push_back(path);
     }
   }
   return {};
@@ -120,10 +116,11 @@ Status Overlay::rename(NodeId parent, const std::string& name, NodeId new_parent
 Status Overlay::prepare_move(Move& move) {
   Node& source = *move.source;
   const bool swaps_directory = move.exchange && move.target->is_dir();
-  if (source.is_dir()) TRY(check_move(source, move.from_path, move.to_path, move.below_source));
+  if (source.is_dir()) TRY(check_move(source, move.from_path, move.to_path));
   if (swaps_directory) {
-    TRY(check_move(*move.target, move.to_path, move.from_path, move.below_target));
+    TRY(check_move(*move.target, move.to_path, move.from_path));
   }
+  TRY(reserve_rows("rename", move.to_path, 2));
   TRY(copy_up(*move.from_dir));
   TRY(copy_up(*move.to_dir));
   TRY(source.is_dir() ? copy_up_tree(source) : copy_up(source));
@@ -137,20 +134,12 @@ Status Overlay::prepare_move(Move& move) {
   TRY(records_->begin());
   const auto record = [&]() -> Status {
     const auto place = [&](Node& dir, const std::string& name, const std::string& path,
-                           bool lower) -> Status {
-      if (!lower) return records_->record_absent(path);
-      TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(dir));
-      return records_->record(path, lower_dir->get(), name);
+                           const std::optional<LowerStat>& lower) -> Status {
+      if (lower) return record_lower(dir, name, *lower, path);
+      return dir.merged ? records_->record_absent(path) : Status();
     };
-    TRY(place(*move.from_dir, move.from_name, move.from_path, move.lower_at_source));
-    TRY(place(*move.to_dir, move.to_name, move.to_path, move.lower_at_target));
-    // What lower had below the target was recorded when it was deleted.
-    for (const std::string& path : move.below_source) {
-      TRY(records_->record_absent(move.to_path + "/" + path));
-    }
-    for (const std::string& path : move.below_target) {
-      TRY(records_->record_absent(move.from_path + "/" + path));
-    }
+    TRY(place(*move.from_dir, move.from_name, move.from_path, lower_source));
+    TRY(place(*move.to_dir, move.to_name, move.to_path, lower_target));
     return {};
   };
   const Status recorded = record();
@@ -218,6 +207,8 @@ Status Overlay::move_in_upper(Move& move) {
 
 Status Overlay::finish_move(Move& move) {
   Node& source = *move.source;
+  charge_directory(*move.from_dir);
+  charge_directory(*move.to_dir);
   if (move.target != nullptr) {
     if (move.exchange) {
       nodes_.remove_name(*move.target, *move.to_dir, move.to_name);

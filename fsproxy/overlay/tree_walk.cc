@@ -1,19 +1,105 @@
 #include "fsproxy/overlay/tree_walk.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <cstring>
 
+#include "common/os/unique_fd.h"
+#include "fsproxy/overlay/widened.h"
+
 namespace cofferdam::overlay {
 namespace {
 
-// Directories that their owner may not enter are opened after adding permission.
-Result<DirStream> open_stream_for_removal(int dir_fd, const std::string& name) {
-  auto opened = open_stream(dir_fd, name);
-  if (opened.ok() || opened.error().error_number() != EACCES) return opened;
-  if (::fchmodat(dir_fd, name.c_str(), 0700, 0) != 0) return Error::from_errno("chmod");
-  return open_stream(dir_fd, name);
+os::UniqueFd open_directory(int dir_fd, const std::string& name) {
+  return os::UniqueFd(
+      ::openat(dir_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// Where a walk is: one descriptor, and for each directory above what is still to be visited there.
+class Descent final {
+ public:
+  explicit Descent(int top) : top_(top) {}
+
+  struct Level {
+    std::string name;  // in the level above
+    ino_t inode = 0;
+    std::vector<std::string> pending;  // directories
+  };
+
+  bool done() const { return levels_.empty(); }
+  Level& level() { return levels_.back(); }
+  int here() const { return here_.get(); }
+
+  // Into (here, name), or the top for ".". False: it may not be opened.
+  Result<bool> enter(const std::string& name) {
+    const int above = levels_.empty() ? top_ : here_.get();
+    os::UniqueFd below = open_directory(above, name);
+    struct stat st {};
+    if (!below && errno == EACCES &&
+        ::fstatat(above, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) {
+      // Its owner, who we are, took the permission from itself.
+      const Widened readable(above, name, 0500, false);
+      below = open_directory(above, name);
+      if (!below && errno == EACCES) return false;
+    }
+    if (!below || ::fstat(below.get(), &st) != 0) return Error::from_errno("open directory");
+    here_ = std::move(below);
+    levels_.push_back({name, st.st_ino, {}});
+    return true;
+  }
+
+  Status leave() {
+    levels_.pop_back();
+    if (levels_.empty()) return {};
+    os::UniqueFd above = open_directory(here_.get(), "..");
+    struct stat st {};
+    if (above && ::fstat(above.get(), &st) == 0 && st.st_ino == levels_.back().inode) {
+      here_ = std::move(above);
+      return {};
+    }
+    // Not from here: its owner took the permission. From the top, then.
+    os::UniqueFd at = open_directory(top_, ".");
+    for (std::size_t i = 1; at && i < levels_.size(); ++i) {
+      at = open_directory(at.get(), levels_[i].name);
+    }
+    if (!at) return Error::from_errno("open directory");
+    here_ = std::move(at);
+    return {};
+  }
+
+ private:
+  int top_;
+  os::UniqueFd here_;
+  std::vector<Level> levels_;
+};
+
+// Empties (top, name): directories in it move up into `top`.
+Status flatten(int top, const std::string& name, std::uint64_t& next) {
+  os::UniqueFd dir = open_directory(top, name);
+  if (!dir && errno == EACCES && ::fchmodat(top, name.c_str(), 0700, 0) == 0) {
+    dir = open_directory(top, name);
+  }
+  if (!dir) return Error::from_errno("open directory");
+  // Its owner may have taken the permission to delete in it.
+  if (::fchmod(dir.get(), 0700) != 0) return Error::from_errno("chmod");
+  TRY_ASSIGN(const DirStream stream, open_stream(dir.get(), "."));
+  for (;;) {
+    TRY_ASSIGN(const auto entry, next_entry(stream.get()));
+    if (!entry) return {};
+    if (!S_ISDIR(entry->type)) {
+      if (::unlinkat(dir.get(), entry->name.c_str(), 0) != 0) return Error::from_errno("remove");
+      continue;
+    }
+    (void)::fchmodat(dir.get(), entry->name.c_str(), 0700, 0);
+    int moved = -1;
+    do {
+      const std::string up = "flat" + std::to_string(next++);
+      moved = ::renameat2(dir.get(), entry->name.c_str(), top, up.c_str(), RENAME_NOREPLACE);
+    } while (moved != 0 && errno == EEXIST);
+    if (moved != 0) return Error::from_errno("remove directory");
+  }
 }
 
 }  // namespace
@@ -50,55 +136,46 @@ Result<std::optional<NamedType>> next_entry(DIR* stream) {
 }
 
 Status walk_below(int dir_fd, const std::function<void(const struct stat&)>& visit) {
-  std::vector<DirStream> stack;
-  TRY_ASSIGN(DirStream first, open_stream(dir_fd, "."));
-  stack.push_back(std::move(first));
-  while (!stack.empty()) {
-    DIR* top = stack.back().get();
-    TRY_ASSIGN(const auto entry, next_entry(top));
-    if (!entry) {
-      stack.pop_back();
-      continue;
+  Descent walk(dir_fd);
+  std::string next = ".";
+  for (;;) {
+    TRY_ASSIGN(const bool entered, walk.enter(next));
+    if (entered) {
+      TRY_ASSIGN(const DirStream stream, open_stream(walk.here(), "."));
+      for (;;) {
+        TRY_ASSIGN(auto entry, next_entry(stream.get()));
+        if (!entry) break;
+        struct stat st {};
+        if (::fstatat(walk.here(), entry->name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        visit(st);
+        if (S_ISDIR(st.st_mode)) walk.level().pending.push_back(std::move(entry->name));
+      }
+    } else if (walk.done()) {
+      return Error::from_errno("open directory", EACCES);
     }
-    struct stat st {};
-    if (::fstatat(::dirfd(top), entry->name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    visit(st);
-    if (!S_ISDIR(st.st_mode)) continue;
-    auto below = open_stream(::dirfd(top), entry->name);
-    if (below.ok()) {
-      stack.push_back(std::move(below).value());
-    } else if (below.error().error_number() != EACCES) {
-      return below.error();
+    while (walk.level().pending.empty()) {
+      TRY(walk.leave());
+      if (walk.done()) return {};
     }
+    next = std::move(walk.level().pending.back());
+    walk.level().pending.pop_back();
   }
-  return {};
 }
 
 Status remove_below(int dir_fd) {
-  struct Level {
-    DirStream stream;
-    std::string name;  // in the level above
-  };
-  std::vector<Level> stack;
-  TRY_ASSIGN(DirStream first, open_stream(dir_fd, "."));
-  stack.push_back({std::move(first), ""});
-  while (!stack.empty()) {
-    const int here = ::dirfd(stack.back().stream.get());
-    TRY_ASSIGN(const auto entry, next_entry(stack.back().stream.get()));
-    if (!entry) {
-      const std::string name = stack.back().name;
-      stack.pop_back();
-      if (!stack.empty() &&
-          ::unlinkat(::dirfd(stack.back().stream.get()), name.c_str(), AT_REMOVEDIR) != 0) {
-        return Error::from_errno("remove directory");
+  std::uint64_t next = 0;
+  for (bool found = true; found;) {
+    found = false;
+    TRY_ASSIGN(const DirStream stream, open_stream(dir_fd, "."));
+    for (;;) {
+      TRY_ASSIGN(const auto entry, next_entry(stream.get()));
+      if (!entry) break;
+      found = true;
+      const bool is_dir = S_ISDIR(entry->type);
+      if (is_dir) TRY(flatten(dir_fd, entry->name, next));
+      if (::unlinkat(dir_fd, entry->name.c_str(), is_dir ? AT_REMOVEDIR : 0) != 0) {
+        return Error::from_errno("remove");
       }
-      continue;
-    }
-    if (S_ISDIR(entry->type)) {
-      TRY_ASSIGN(DirStream below, open_stream_for_removal(here, entry->name));
-      stack.push_back({std::move(below), entry->name});
-    } else if (::unlinkat(here, entry->name.c_str(), 0) != 0) {
-      return Error::from_errno("remove");
     }
   }
   return {};

@@ -1,4 +1,5 @@
-// Walks of whole trees of a layer, without recursion in depth and without following links.
+// Walks of whole trees of a layer: without recursion, without following links, with a handful of
+// descriptors however deep the tree is.
 #pragma once
 
 #include <dirent.h>
@@ -30,7 +31,8 @@ struct NamedType {
 // The next entry that is not "." or "..".
 Result<std::optional<NamedType>> next_entry(DIR* stream);
 
-// Every object below the directory, depth first.
+// Every object below the directory, parents before their children. What may not be opened is not
+// entered.
 Status walk_below(int dir_fd, const std::function<void(const struct stat&)>& visit);
 
 // Removes everything below the directory.

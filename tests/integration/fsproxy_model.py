@@ -233,10 +233,8 @@ class Model:
 
 
 def populate(root, seed, steps=250):
-    """A tree to start from, made by the same operations. Without hard links: in this version a copy-up
-    of one name leaves the other names behind."""
+    """A tree to start from, made by the same operations."""
     model = Model([root], seed)
-    model.do_link = lambda: None
     for _ in range(steps):
         model.step()
     model.close_all()

@@ -8,7 +8,6 @@ import errno
 import json
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -57,6 +56,7 @@ class World:
         for name, _, _ in self.extra:
             for part in ("lower", "layer", "mnt"):
                 (self.root / f"{name}-{part}").mkdir()
+        self.limits = None  # descriptors that the service may have
         self.process = None
         self.liveness = None
         self.mounted = []
@@ -68,7 +68,8 @@ class World:
 
     def __exit__(self, *_):
         self.stop()
-        shutil.rmtree(self.root, ignore_errors=True)
+        # Trees deeper than what Python's own rmtree recurses.
+        subprocess.run(["rm", "-rf", self.root], check=False)
 
     def policy(self):
         uid, gid = os.geteuid(), os.getegid()
@@ -114,6 +115,8 @@ class World:
         for name, fuse in mounts.items():
             arguments += ["--mount", f"{name}={fuse}"]
         passed = [events, ready_w, live_r, *mounts.values()]
+        if self.limits is not None:
+            arguments = ["prlimit", f"--nofile={self.limits}:{self.limits}", *arguments]
         self.process = subprocess.Popen(arguments, pass_fds=[*passed, listener.fileno()], stderr=subprocess.PIPE)
         for fd in passed:
             os.close(fd)

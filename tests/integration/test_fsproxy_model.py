@@ -29,7 +29,17 @@ def check_records(world, view):
     rows = {os.fsdecode(path): rest for path, *rest in db.execute(
         "SELECT path, state, kind, mode, size, mtime_ns, sha256, stored FROM base")}
     db.close()
-    missing = changed_paths(world.lower, view) - rows.keys()
+    def above(path):
+        while "/" in path:
+            path = path.rsplit("/", 1)[0]
+            yield path
+
+    # Below what was no directory before, and below what hides lower, nothing new needs a row.
+    new = {path for path, rest in rows.items() if rest[1] != 2}
+    upper = world.layer / "upper"
+    missing = [path for path in changed_paths(world.lower, view) - rows.keys() if not any(
+        p in new or (os.path.isdir(upper / p) and "trusted.overlay.opaque" in os.listxattr(upper / p))
+        for p in above(path))]
     assert not missing, missing
     really_there = fw.tree(world.lower).keys()  # a path through a link is no path of lower
     kinds = {stat.S_IFREG: 1, stat.S_IFDIR: 2, stat.S_IFLNK: 3}

@@ -63,6 +63,7 @@ class OverlayTest : public testing::Test {
     options.owner_gid = ::getegid();
     options.rules = rules_;
     options.dir_capacity = 4;
+    options.max_listed_bytes = max_listed_bytes_;
     auto opened = Overlay::open(std::move(options), *ledger_, observer_);
     ASSERT_TRUE(opened.ok()) << opened.error().message();
     view_ = std::move(opened).value();
@@ -102,7 +103,8 @@ class OverlayTest : public testing::Test {
     std::vector<std::string> names;
     const auto dir = view_->open_directory(id);
     if (!dir.ok()) return {"error"};
-    for (const ListedEntry& e : (*dir)->entries) {
+    for (std::size_t i = 0; i < (*dir)->entries.size(); ++i) {
+      const ListedEntry e = (*dir)->entries[i];
       if (e.name != "." && e.name != "..") names.push_back(e.name);
     }
     view_->close(*dir);
@@ -112,6 +114,7 @@ class OverlayTest : public testing::Test {
 
   os::TempDir dir_;
   std::uint64_t max_bytes_ = 1ULL << 30U;
+  std::size_t max_listed_bytes_ = 1U << 20U;
   policy::FsRules rules_;
   Recorder observer_;
   std::unique_ptr<Ledger> ledger_;
@@ -250,6 +253,48 @@ TEST_F(OverlayTest, NodesGoWhenNothingRefersToThem) {
   view_->forget(one->node->id, 1);
   EXPECT_EQ(view_->nodes().size(), before);
   view_->forget(one->node == nullptr ? 0 : 999999, 5);  // an unknown number harms nothing
+}
+
+TEST_F(OverlayTest, ListingsHaveABudget) {
+  for (int i = 0; i < 200; ++i)
+    put(lower() / "dir" / ("a-rather-long-name-" + std::to_string(i)), "");
+  max_listed_bytes_ = 20000;
+  reopen();
+  const NodeId dir = id_of("dir");
+  std::vector<OpenDir*> open;
+  int failure = 0;
+  while (failure == 0 && open.size() < 100) {
+    const auto opened = view_->open_directory(dir);
+    failure = code(opened);
+    if (opened.ok() && code(view_->list_again(**opened)) == 0) open.push_back(*opened);
+  }
+  EXPECT_EQ(failure, ENOMEM);
+  EXPECT_GE(open.size(), 1U);
+  EXPECT_LT(open.size(), 5U);
+  for (OpenDir* each : open) view_->close(each);
+  EXPECT_EQ(list(dir).size(), 202U);
+}
+
+TEST_F(OverlayTest, UsageIsWhatLiesOnDisk) {
+  ASSERT_EQ(code(view_->link(id_of("file"), kRootId, "again")), 0);
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = "a-name-that-fills-the-directory-" + std::to_string(i);
+    const auto made = view_->create(id_of("dir/sub"), name, 0600, O_WRONLY);
+    ASSERT_TRUE(made.ok() && view_->write(*made->file, std::string(5000, 'x'), 0).ok());
+    view_->close(made->file);
+    if (i % 2 == 0) {
+      ASSERT_EQ(code(view_->unlink(id_of("dir/sub"), name)), 0);
+    }
+  }
+  ASSERT_EQ(code(view_->rename(kRootId, "dir", kRootId, "moved", 0)), 0);
+  ASSERT_EQ(code(view_->make_symlink(kRootId, "long", std::string(200, 't'))), 0);
+  ASSERT_EQ(code(view_->unlink(kRootId, "file")), 0);
+  ASSERT_EQ(code(view_->unlink(id_of("moved/sub"), "two")), 0);
+  const LedgerTotals before = ledger_->used();
+  EXPECT_GT(before.bytes, 150U * 8192);
+  reopen();
+  EXPECT_EQ(ledger_->used().bytes, before.bytes);
+  EXPECT_EQ(ledger_->used().entries, before.entries);
 }
 
 TEST_F(OverlayTest, ADirectoryReplacedBelowIsFollowed) {

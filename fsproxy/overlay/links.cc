@@ -1,0 +1,148 @@
+// Names of lower files that have several: every name that somebody asked for leads to one node, and
+// once the file is copied up, every such name lies in upper.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/os/beneath.h"
+#include "common/os/files.h"
+#include "fsproxy/overlay/keep_times.h"
+#include "fsproxy/overlay/overlay.h"
+#include "fsproxy/overlay/widened.h"
+
+namespace cofferdam::overlay {
+
+Status Overlay::load_links() {
+  struct stat index {};
+  struct stat upper {};
+  TRY_ASSIGN(os::UniqueFd dir,
+             os::open_file(*options_.layer + "/index", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  if (::fstat(dir.get(), &index) != 0 || ::fstat(upper_root_.get(), &upper) != 0) {
+    return Error::from_errno("layer");
+  }
+  if (index.st_dev != upper.st_dev) return Error("upper and index lie on different file systems");
+  return links_.load(std::move(dir), *meta_,
+                     [this](const std::string& path) { return covers_lower(path); });
+}
+
+// Whether the lower name at the path shows no more, by what lies in upper.
+Result<bool> Overlay::covers_lower(const std::string& path) {
+  os::UniqueFd dir(::fcntl(upper_root_.get(), F_DUPFD_CLOEXEC, 3));
+  for (std::size_t from = 0;;) {
+    const std::size_t slash = std::min(path.find('/', from), path.size());
+    const std::string name = path.substr(from, slash - from);
+    struct stat st {};
+    if (::fstatat(dir.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno != ENOENT) return Error::from_errno("links");
+      return whiteout_rows_.contains(path.substr(0, slash));
+    }
+    if (slash == path.size() || !S_ISDIR(st.st_mode)) return true;
+    TRY_ASSIGN(const bool opaque, is_opaque_child(dir.get(), name));
+    if (opaque) return true;
+    TRY_ASSIGN(dir, os::open_beneath(dir.get(), name, O_PATH | O_DIRECTORY));
+    from = slash + 1;
+  }
+}
+
+// Only names that may change: what is read only or hidden must keep what lower has, whatever
+// happens to another name of the same file.
+bool Overlay::has_several_names(const LowerStat& lower, const policy::FsDecision& decision) const {
+  return options_.writable && !S_ISDIR(lower.st.st_mode) && lower.st.st_nlink > 1 &&
+         decision.changeable();
+}
+
+std::uint64_t Overlay::shown_links(const Node& node, std::uint64_t links) {
+  if (node.upper) {
+    const LinkGroup* group = links_.of_copy(node.upper_inode);
+    return group == nullptr ? links : LinkIndex::shown_links(*group, links);
+  }
+  if (!node.several) return links;
+  const LinkGroup* group = links_.find(node.origin);
+  return group == nullptr ? links : links - std::min<std::uint64_t>(links, group->covered.size());
+}
+
+// The base of a lower name that is about to be copied up, replaced or deleted.
+Status Overlay::record_lower(Node& dir, const std::string& name, const LowerStat& lower,
+                             const std::string& path) {
+  TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(dir));
+  TRY(records_->record(path, lower_dir->get(), name));
+  if (S_ISDIR(lower.st.st_mode) || lower.st.st_nlink < 2) return {};
+  TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
+  struct stat st {};
+  if (::fstatat(upper->get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) return {};
+  TRY(links_.cover(lower.identity, lower.st.st_nlink, path));
+  const LinkGroup* group = links_.find(lower.identity);
+  return group != nullptr && group->copied() ? Status() : links_.settle(lower.identity);
+}
+
+// The copy of the file gets the lower name (dir, name), which upper does not have yet.
+Result<struct stat> Overlay::give_name(Node& dir, const std::string& name, const LowerStat& lower,
+                                       const std::string& path) {
+  const Pin pin(nodes_, dir);
+  TRY(copy_up(dir));
+  TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
+  TRY(record_lower(dir, name, lower, path));
+  const LinkGroup* group = links_.find(lower.identity);
+  if (group == nullptr || !group->copied()) return Error::from_errno("link", ESTALE);
+  {
+    const KeepTimes times(upper->get());
+    const Widened parent(upper->get(), ".", 0300, privileged_);
+    if (Status linked = links_.link_copy(*group, upper->get(), name); !linked.ok()) {
+      links_.uncover(lower.identity, path);
+      return linked.error();
+    }
+  }
+  charge_directory(dir);
+  // Not refused for the quota: the name is the user's, and was there before.
+  ledger_.add(0, 1);
+  struct stat st {};
+  if (::fstatat(upper->get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Error::from_errno("link: stat");
+  }
+  return st;
+}
+
+Result<Overlay::Found> Overlay::join_copy(Node& dir, const std::string& name,
+                                          const LowerStat& lower, const std::string& path) {
+  TRY_ASSIGN(struct stat st, give_name(dir, name, lower, path));
+  Node* node = nodes_.by_upper_inode(st.st_ino);
+  if (node == nullptr) {
+    node = &nodes_.create(dir, name, st.st_mode);
+    nodes_.set_upper(*node, st.st_ino);
+    node->shown_inode = numbers_.shown(st.st_ino);
+    node->blocks = st.st_blocks;
+  } else {
+    nodes_.add_name(*node, dir, name);
+  }
+  TRY(links_.settle(lower.identity));
+  TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
+  if (::fstatat(upper->get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Error::from_errno("link: stat");
+  }
+  shape(*node, st);
+  return Found{node, st};
+}
+
+// After the first name of a file was copied up: the others that are known follow. One that cannot
+// is forgotten, and asked for again when it is looked up.
+void Overlay::give_all_names(Node& node) {
+  for (std::size_t i = 1; i < node.names.size();) {
+    const NodeName at = node.names[i];
+    const auto given = [&]() -> Status {
+      TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(*at.parent, at.name));
+      if (!lower || lower->identity != node.origin) return Error::from_errno("link", ENOENT);
+      TRY_ASSIGN(const struct stat st,
+                 give_name(*at.parent, at.name, *lower, nodes_.child_path(*at.parent, at.name)));
+      return st.st_ino == node.upper_inode ? Status() : Error::from_errno("link", ESTALE);
+    }();
+    if (given.ok()) {
+      ++i;
+      continue;
+    }
+    const Pin parent(nodes_, *at.parent);
+    nodes_.remove_name(node, *at.parent, at.name);
+  }
+}
+
+}  // namespace cofferdam::overlay
