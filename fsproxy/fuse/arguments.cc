@@ -27,6 +27,11 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& args) {
       out.policy_file = value;
       continue;
     }
+    if (flag == "--passthrough") {
+      if (value != "auto" && value != "off") return Error("--passthrough: auto or off");
+      out.passthrough = value == "auto";
+      continue;
+    }
     if (flag == "--mount") {
       const std::size_t equals = value.rfind('=');
       if (equals == std::string::npos || equals == 0) return Error("--mount: NAME=FD");

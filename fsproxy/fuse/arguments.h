@@ -15,6 +15,7 @@ struct Arguments {
   int ready_fd = -1;
   int liveness_fd = -1;
   int control_fd = -1;                              // -1: none
+  bool passthrough = true;                          // where it can be had
   std::vector<std::pair<std::string, int>> mounts;  // name, /dev/fuse descriptor
 };
 

@@ -25,9 +25,11 @@ constexpr std::array kAllowed = {
     "mkdir", "mkdirat", "mknodat", "unlink", "unlinkat", "rmdir", "symlinkat", "linkat", "rename",
     "renameat", "renameat2", "readlink", "readlinkat", "access", "faccessat", "faccessat2",
     "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "utimensat", "fstatfs", "statfs",
-    "fgetxattr", "fsetxattr", "getcwd",
+    "fgetxattr", "fsetxattr", "getcwd", "inotify_add_watch", "inotify_rm_watch",
     // control socket
     "accept4", "recvfrom", "recvmsg", "sendto", "sendmsg", "shutdown", "setsockopt",
+    // the end of the helper for passthrough
+    "wait4",
     // memory, threads, time, end
     "mmap", "munmap", "mremap", "mprotect", "madvise", "brk", "futex", "clone", "clone3",
     "set_robust_list", "rseq", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack",
@@ -63,7 +65,7 @@ Status load_filter() {
 
 }  // namespace
 
-Status enter_cage(const FsPolicy& policy) {
+Status restrict_files(const FsPolicy& policy) {
   std::vector<os::PathGrant> grants;
   for (const MountPolicy& mount : policy.mounts) {
     if (mount.lower) grants.push_back({*mount.lower, false});
@@ -72,6 +74,10 @@ Status enter_cage(const FsPolicy& policy) {
   TRY(os::forbid_privileges_and_dumps());
   TRY_ASSIGN(const bool landlock, os::restrict_paths(grants));
   if (!landlock) spdlog::info("this kernel has no Landlock of ABI 2 or newer");
+  return {};
+}
+
+Status enter_cage() {
   if (::geteuid() == 0) {
     // SYS_ADMIN: trusted.* marks (xattr(7)). FOWNER, DAC_OVERRIDE, CHOWN: other owners' files.
     TRY(os::keep_capabilities(

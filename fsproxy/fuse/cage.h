@@ -8,6 +8,10 @@
 namespace cofferdam::fsproxy {
 
 // For this thread and those that it starts later. An error means: do not serve.
-Status enter_cage(const FsPolicy& policy);
+//
+// Landlock and no new privileges: what this process may open, and its children.
+Status restrict_files(const FsPolicy& policy);
+// Then: few capabilities and few system calls for this process alone.
+Status enter_cage();
 
 }  // namespace cofferdam::fsproxy

@@ -1,5 +1,6 @@
-// Operations on open files and directories.
+// Operations on open files, and what the two sides agree on at the start.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -8,22 +9,7 @@
 namespace cofferdam::fsproxy {
 namespace {
 
-using overlay::OpenDir;
-using overlay::OpenFile;
-
-OpenFile& file_of(const struct fuse_file_info* fi) {
-  return *reinterpret_cast<OpenFile*>(fi->fh);
-}
-OpenDir& dir_of(const struct fuse_file_info* fi) {
-  return *reinterpret_cast<OpenDir*>(fi->fh);
-}
-
-// Offsets come with each write, and everything is buffered: neither flag is ours to keep.
-int own_flags(int flags) {
-  return flags & (O_ACCMODE | O_TRUNC | O_EXCL);
-}
-
-void do_init(void*, struct fuse_conn_info* conn) {
+void do_init(void* userdata, struct fuse_conn_info* conn) {
   const auto want = [&](unsigned flag) { conn->want |= conn->capable & flag; };
   const auto refuse = [&](unsigned flag) { conn->want &= ~flag; };
   want(FUSE_CAP_READDIRPLUS);
@@ -46,37 +32,18 @@ void do_init(void*, struct fuse_conn_info* conn) {
   refuse(FUSE_CAP_AUTO_INVAL_DATA);
   conn->max_write = 1U << 20U;
   conn->time_gran = 1;
-}
-
-void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info* fi) {
-  MountState& mount = state_of(req);
-  if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC) != 0) {
-    if (Status s = check_node(mount, "open", ino); !s.ok()) return reply_error(req, s.error());
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+  refuse(FUSE_CAP_HANDLE_KILLPRIV_V2);
+  auto& mount = *static_cast<MountState*>(userdata);
+  if (mount.passthrough.possible() && (conn->capable & FUSE_CAP_PASSTHROUGH) != 0) {
+    conn->want |= FUSE_CAP_PASSTHROUGH;
+    // Backing files may lie on a file system that is itself stacked once, as in a container.
+    conn->max_backing_stack_depth = 1;
+    mount.passthrough.allow();
   }
-  const auto opened = mount.view.open_file(ino, own_flags(fi->flags));
-  if (!opened.ok()) return reply_error(req, opened.error());
-  fi->fh = reinterpret_cast<std::uint64_t>(opened->file);
-  fi->keep_cache = opened->keep_cache ? 1 : 0;
-  if (fuse_reply_open(req, fi) == -ENOENT) mount.view.close(opened->file);
-}
-
-void do_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
-               struct fuse_file_info* fi) {
-  MountState& mount = state_of(req);
-  const auto path = mount.view.path_of(parent, name);
-  if (!path) return reply_error(req, Error::from_errno("create", ENOENT));
-  if (Status s = mount.guard.check_create(mount.view.rules(), "create", *path, false); !s.ok()) {
-    return reply_error(req, s.error());
-  }
-  const auto created = mount.view.create(parent, name, mode, own_flags(fi->flags));
-  if (!created.ok()) return reply_error(req, created.error());
-  fi->fh = reinterpret_cast<std::uint64_t>(created->file);
-  fi->keep_cache = 1;
-  const struct fuse_entry_param param = entry_param(created->entry, mount.owner);
-  if (fuse_reply_create(req, &param, fi) == -ENOENT) {
-    mount.view.close(created->file);
-    mount.view.forget(param.ino, 1);
-  }
+#else
+  (void)userdata;
+#endif
 }
 
 void do_read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset,
@@ -95,13 +62,17 @@ void do_write(fuse_req_t req, fuse_ino_t, const char* bytes, std::size_t size, o
   fuse_reply_write(req, *put);
 }
 
-void do_release(fuse_req_t req, fuse_ino_t, struct fuse_file_info* fi) {
-  state_of(req).view.close(&file_of(fi));
-  fuse_reply_err(req, 0);
-}
-
 void do_fsync(fuse_req_t req, fuse_ino_t, int data_only, struct fuse_file_info* fi) {
-  reply_status(req, state_of(req).view.sync(file_of(fi), data_only != 0));
+  MountState& mount = state_of(req);
+  overlay::OpenFile& file = file_of(fi);
+  const int copy = file.lower ? -1 : ::fcntl(file.fd.get(), F_DUPFD_CLOEXEC, 3);
+  if (copy < 0) return reply_status(req, mount.view.sync(file, data_only != 0));
+  // A disk takes its time; nobody else is to wait for it.
+  mount.slow.run([req, copy, data_only] {
+    const os::UniqueFd fd(copy);
+    const int failed = data_only != 0 ? ::fdatasync(fd.get()) : ::fsync(fd.get());
+    fuse_reply_err(req, failed == 0 ? 0 : errno);
+  });
 }
 
 void do_fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t offset, off_t length,
@@ -125,98 +96,16 @@ void do_lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, struct fuse_
   fuse_reply_lseek(req, *at);
 }
 
-void do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info* fi) {
-  MountState& mount = state_of(req);
-  const auto dir = mount.view.open_directory(ino);
-  if (!dir.ok()) return reply_error(req, dir.error());
-  fi->fh = reinterpret_cast<std::uint64_t>(*dir);
-  if (fuse_reply_open(req, fi) == -ENOENT) mount.view.close(*dir);
-}
-
-// Offsets are positions in the snapshot; going back to 0 takes a new one.
-Status begin_reading(MountState& mount, OpenDir& dir, off_t offset) {
-  if (offset == 0 && !dir.fresh) TRY(mount.view.list_again(dir));
-  dir.fresh = false;
-  return {};
-}
-
-void do_readdir(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset,
-                struct fuse_file_info* fi) {
-  MountState& mount = state_of(req);
-  OpenDir& dir = dir_of(fi);
-  if (Status s = begin_reading(mount, dir, offset); !s.ok()) return reply_error(req, s.error());
-  std::vector<char> buffer(size);
-  std::size_t used = 0;
-  for (auto at = static_cast<std::size_t>(offset); at < dir.entries.size(); ++at) {
-    const overlay::ListedEntry& entry = dir.entries[at];
-    struct stat st {};
-    st.st_ino = entry.shown_inode;
-    st.st_mode = entry.type;
-    const std::size_t need = fuse_add_direntry(req, buffer.data() + used, size - used,
-                                               entry.name.c_str(), &st, static_cast<off_t>(at + 1));
-    if (need > size - used) break;
-    used += need;
-  }
-  fuse_reply_buf(req, buffer.data(), used);
-}
-
-void do_readdirplus(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset,
-                    struct fuse_file_info* fi) {
-  MountState& mount = state_of(req);
-  OpenDir& dir = dir_of(fi);
-  if (Status s = begin_reading(mount, dir, offset); !s.ok()) return reply_error(req, s.error());
-  std::vector<char> buffer(size);
-  std::size_t used = 0;
-  for (auto at = static_cast<std::size_t>(offset); at < dir.entries.size(); ++at) {
-    const overlay::ListedEntry& entry = dir.entries[at];
-    struct fuse_entry_param param {};
-    param.attr.st_ino = entry.shown_inode;
-    param.attr.st_mode = entry.type;
-    if (entry.name != "." && entry.name != "..") {
-      const auto found = mount.view.lookup(ino, entry.name);
-      // Gone since the snapshot.
-      if (!found.ok() && found.error().error_number() == ENOENT) continue;
-      if (found.ok()) param = entry_param(*found, mount.owner);
-    }
-    const std::size_t need =
-        fuse_add_direntry_plus(req, buffer.data() + used, size - used, entry.name.c_str(), &param,
-                               static_cast<off_t>(at + 1));
-    if (need > size - used) {
-      if (param.ino != 0) mount.view.forget(param.ino, 1);
-      break;
-    }
-    used += need;
-  }
-  fuse_reply_buf(req, buffer.data(), used);
-}
-
-void do_releasedir(fuse_req_t req, fuse_ino_t, struct fuse_file_info* fi) {
-  state_of(req).view.close(&dir_of(fi));
-  fuse_reply_err(req, 0);
-}
-
-void do_fsyncdir(fuse_req_t req, fuse_ino_t ino, int, struct fuse_file_info*) {
-  reply_status(req, state_of(req).view.sync_directory(ino));
-}
-
 }  // namespace
 
 void add_file_operations(struct fuse_lowlevel_ops& ops) {
   ops.init = do_init;
-  ops.open = do_open;
-  ops.create = do_create;
   ops.read = do_read;
   ops.write = do_write;
-  ops.release = do_release;
   ops.fsync = do_fsync;
   ops.fallocate = do_fallocate;
   ops.copy_file_range = do_copy_file_range;
   ops.lseek = do_lseek;
-  ops.opendir = do_opendir;
-  ops.readdir = do_readdir;
-  ops.readdirplus = do_readdirplus;
-  ops.releasedir = do_releasedir;
-  ops.fsyncdir = do_fsyncdir;
 }
 
 const struct fuse_lowlevel_ops& mount_operations() {
@@ -225,7 +114,9 @@ const struct fuse_lowlevel_ops& mount_operations() {
   static const struct fuse_lowlevel_ops ops = [] {
     struct fuse_lowlevel_ops out {};
     add_name_operations(out);
+    add_open_operations(out);
     add_file_operations(out);
+    add_directory_operations(out);
     return out;
   }();
   return ops;

@@ -32,7 +32,8 @@ int main(int argc, char** argv) {
   cofferdam::log::set_up_diagnostics("cofferdam-fsproxy");
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.size() == 1 && args[0] == "--version") {
-    std::puts("cofferdam-fsproxy " COFFERDAM_VERSION);
+    std::printf("cofferdam-fsproxy %s\nlibfuse %s%s\n", COFFERDAM_VERSION, fuse_pkgversion(),
+                FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17) ? ", passthrough" : "");
     return 0;
   }
   signal(SIGPIPE, SIG_IGN);

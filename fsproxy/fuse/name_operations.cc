@@ -3,6 +3,8 @@
 #include <linux/fs.h>
 #include <stdio.h>
 
+#include <algorithm>
+
 #include "fsproxy/fuse/operations.h"
 
 namespace cofferdam::fsproxy {
@@ -42,14 +44,19 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   fuse_reply_entry(req, &none);
 }
 
+void forget_one(MountState& mount, fuse_ino_t ino, std::uint64_t count) {
+  mount.view.forget(ino, count);
+  if (mount.passthrough.on() && !mount.view.knows(ino)) mount.passthrough.forget(ino);
+}
+
 void do_forget(fuse_req_t req, fuse_ino_t ino, std::uint64_t count) {
-  state_of(req).view.forget(ino, count);
+  forget_one(state_of(req), ino, count);
   fuse_reply_none(req);
 }
 
 void do_forget_multi(fuse_req_t req, std::size_t count, struct fuse_forget_data* forgets) {
   for (std::size_t i = 0; i < count; ++i) {
-    state_of(req).view.forget(forgets[i].ino, forgets[i].nlookup);
+    forget_one(state_of(req), forgets[i].ino, forgets[i].nlookup);
   }
   fuse_reply_none(req);
 }
@@ -84,14 +91,38 @@ Result<Entry> change_attributes(MountState& mount, fuse_ino_t ino, const struct 
                               (to_set & FUSE_SET_ATTR_MTIME_NOW) != 0);
   if (!changes.mode && !changes.size && !changes.atime && !changes.mtime) return now;
   TRY(check_node(mount, changes.size ? "truncate" : "setattr", ino));
+  if (changes.size && mount.passthrough.needs_new_node(ino, true)) {
+    TRY(mount.view.supersede(ino));
+    return Error::from_errno("truncate", ESTALE);
+  }
   return mount.view.change(ino, changes, file);
+}
+
+bool may_change(MountState& mount, fuse_ino_t ino) {
+  const std::vector<std::string> paths = mount.view.paths_of(ino);
+  return std::all_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    return mount.view.rules().decide(path, false).changeable();
+  });
+}
+
+void answer_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat& attr, int to_set,
+                    std::uint64_t handle) {
+  MountState& mount = state_of(req);
+  auto* file = handle == 0 ? nullptr : reinterpret_cast<Handle*>(handle)->file;
+  reply_attributes(req, change_attributes(mount, ino, attr, to_set, file), mount.owner);
 }
 
 void do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set,
                 struct fuse_file_info* fi) {
-  MountState& mount = state_of(req);
-  auto* file = fi == nullptr ? nullptr : reinterpret_cast<overlay::OpenFile*>(fi->fh);
-  reply_attributes(req, change_attributes(mount, ino, *attr, to_set, file), mount.owner);
+  const std::uint64_t handle = fi == nullptr ? 0 : fi->fh;
+  const bool cuts_all = (to_set & FUSE_SET_ATTR_SIZE) != 0 && attr->st_size == 0;
+  const auto again = [ino, copy = *attr, to_set, handle](fuse_req_t later) {
+    answer_setattr(later, ino, copy, to_set, handle);
+  };
+  // The long part of a copy-up is not done here; nor is it begun for what is going to be refused.
+  if (!cuts_all && may_change(state_of(req), ino) && state_of(req).copies.defer(req, ino, again))
+    return;
+  again(req);
 }
 
 void do_readlink(fuse_req_t req, fuse_ino_t ino) {

@@ -1,16 +1,35 @@
 // The FUSE operations of one mount: each asks the guard, calls the overlay and replies.
 #pragma once
 
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "fsproxy/fuse/copy_queue.h"
+#include "fsproxy/fuse/passthrough.h"
 #include "fsproxy/fuse/reply.h"
 #include "fsproxy/guard/guard.h"
 
 namespace cofferdam::fsproxy {
+
+// What the kernel has open.
+struct Handle {
+  overlay::OpenFile* file = nullptr;
+  bool passthrough = false;
+};
 
 // What an operation works with: the session's user data, used by the mount's thread only.
 struct MountState {
   overlay::Overlay& view;
   Guard& guard;
   const OwnerPolicy& owner;
+  SlowWork& slow;
+  CopyQueue& copies;
+  Passthrough& passthrough;
+  // Has the kernel forget, from another thread and a moment later.
+  std::function<void(std::vector<overlay::Stale>)> tell_stale;
+  // Files that are written past this service: what they hold is charged again and again.
+  std::set<Handle*> writers;
 };
 
 // For fuse_session_new; lives as long as the process.
@@ -19,9 +38,15 @@ const struct fuse_lowlevel_ops& mount_operations();
 // The parts of the table.
 void add_name_operations(struct fuse_lowlevel_ops& ops);
 void add_file_operations(struct fuse_lowlevel_ops& ops);
+void add_open_operations(struct fuse_lowlevel_ops& ops);
+void add_directory_operations(struct fuse_lowlevel_ops& ops);
 
 inline MountState& state_of(fuse_req_t req) {
   return *static_cast<MountState*>(fuse_req_userdata(req));
+}
+
+inline overlay::OpenFile& file_of(const struct fuse_file_info* fi) {
+  return *reinterpret_cast<Handle*>(fi->fh)->file;
 }
 
 // Every path of the node may change; else the refusal.

@@ -24,8 +24,8 @@ void reply_status(fuse_req_t req, const Status& status) {
   }
 }
 
-double seconds_of(const overlay::Entry& entry) {
-  return entry.stable ? kStableSeconds : kLowerSeconds;
+double seconds_of(bool stable) {
+  return stable ? kStableSeconds : kLowerSeconds;
 }
 
 struct stat shown_stat(const struct stat& st, const OwnerPolicy& owner) {
@@ -40,8 +40,8 @@ struct fuse_entry_param entry_param(const overlay::Entry& entry, const OwnerPoli
   out.ino = entry.node->id;
   out.generation = 1;  // numbers of nodes are never used twice
   out.attr = shown_stat(entry.st, owner);
-  out.attr_timeout = seconds_of(entry);
-  out.entry_timeout = seconds_of(entry);
+  out.attr_timeout = seconds_of(entry.attributes_stable);
+  out.entry_timeout = seconds_of(entry.name_stable);
   return out;
 }
 
@@ -49,7 +49,7 @@ void reply_attributes(fuse_req_t req, const Result<overlay::Entry>& entry,
                       const OwnerPolicy& owner) {
   if (!entry.ok()) return reply_error(req, entry.error());
   const struct stat st = shown_stat(entry->st, owner);
-  fuse_reply_attr(req, &st, seconds_of(*entry));
+  fuse_reply_attr(req, &st, seconds_of(entry->attributes_stable));
 }
 
 }  // namespace cofferdam::fsproxy

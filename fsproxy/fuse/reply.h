@@ -10,8 +10,8 @@
 
 namespace cofferdam::fsproxy {
 
-// Seconds for which the kernel may believe what it was told: what only the workload can change,
-// and what the user can change below us.
+// Seconds for which the kernel may believe what it was told: what only the workload can change or
+// whose changes are told, and what the user can change below us unseen.
 inline constexpr double kStableSeconds = 86400;
 inline constexpr double kLowerSeconds = 1;
 
@@ -21,7 +21,7 @@ int errno_of(const Error& error);
 void reply_error(fuse_req_t req, const Error& error);
 void reply_status(fuse_req_t req, const Status& status);
 
-double seconds_of(const overlay::Entry& entry);
+double seconds_of(bool stable);
 struct stat shown_stat(const struct stat& st, const OwnerPolicy& owner);
 struct fuse_entry_param entry_param(const overlay::Entry& entry, const OwnerPolicy& owner);
 void reply_attributes(fuse_req_t req, const Result<overlay::Entry>& entry,

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,8 +58,30 @@ Result<std::unique_ptr<Service>> Service::create(const Arguments& arguments) {
   out->terminate_.reset(::signalfd(-1, &signals, SFD_CLOEXEC));
   if (!out->terminate_) return Error::from_errno("signalfd");
   TRY_ASSIGN(out->ended_, os::make_pipe());
-  TRY(enter_cage(policy));
+  // What this process may is read before it may read nothing.
+  const Status possible =
+      arguments.passthrough ? BackingHelper::possible() : Error("passthrough is off");
+  TRY(restrict_files(policy));
+  if (possible.ok()) {
+    TRY(out->start_helper());
+  } else {
+    spdlog::debug("{}", possible.error().message());
+  }
+  TRY(enter_cage());
   return out;
+}
+
+// Without it everything works, large files are slower.
+Status Service::start_helper() {
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+  std::vector<int> fuse;
+  for (const auto& session : sessions_) fuse.push_back(session->fuse_fd());
+  TRY_ASSIGN(helper_, BackingHelper::start(fuse));
+  for (std::size_t i = 0; i < sessions_.size(); ++i) {
+    sessions_[i]->use_helper(helper_.get(), static_cast<std::uint32_t>(i));
+  }
+#endif
+  return {};
 }
 
 void Service::run() {
@@ -87,6 +110,8 @@ Json Service::stats() const {
     mounts.push_back({{"name", session->name()},
                       {"requests", session->requests()},
                       {"nodes", session->nodes()},
+                      {"watches", session->watches()},
+                      {"passthrough", session->passthrough()},
                       {"denials", session->denials()}});
   }
   const overlay::LedgerTotals used = ledger_->used();

@@ -20,10 +20,12 @@ class Service final {
  private:
   Service() = default;
   Json stats() const;
+  Status start_helper();
 
   FsPolicy policy_;
   std::unique_ptr<log::EventLog> events_;
   std::unique_ptr<overlay::Ledger> ledger_;
+  std::unique_ptr<BackingHelper> helper_;  // outlives the sessions
   std::vector<std::unique_ptr<Session>> sessions_;
   os::UniqueFd liveness_;
   os::UniqueFd control_;

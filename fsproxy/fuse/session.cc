@@ -17,6 +17,15 @@ namespace {
 
 // How long a thread asks again before it sleeps.
 constexpr std::chrono::microseconds kSpin{20};
+// Asking again in vain so often means that requests come seldom now: then it sleeps at once, until
+// they come quickly.
+constexpr int kMisses = 16;
+// A sleep that was shorter is mostly the time that waking takes.
+constexpr std::chrono::microseconds kShortSleep{80};
+// How often keep_house is due.
+constexpr std::chrono::milliseconds kHouse{5};
+// How often it is due without a request, while something is written past us.
+constexpr std::chrono::milliseconds kMeter{20};
 
 }  // namespace
 
@@ -28,6 +37,16 @@ Session::~Session() {
     stop();
     join();
   }
+  if (copies_) copies_->give_up();
+  slow_.stop();
+}
+
+void Session::use_helper(BackingHelper* helper, std::uint32_t index) {
+  *passthrough_ = Passthrough(helper, index);
+}
+
+void Session::tell_stale(std::vector<overlay::Stale> stale) {
+  if (!stale.empty()) notifier_->tell(std::move(stale), true);
 }
 
 Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const FsPolicy& policy,
@@ -44,10 +63,32 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
   options.owner_gid = policy.owner.gids.front();
   options.rules = mount.rules;
   options.max_open = max_open;
+  if (mount.lower)
+    out->watcher_ = LowerWatcher::create(LowerWatcher::fair_share() / policy.mounts.size());
+  if (mount.lower && !out->watcher_) {
+    spdlog::warn(
+        "mount {}: no inotify instance is left for this user: changes below are seen within a "
+        "second",
+        mount.name);
+  }
+  options.watch = out->watcher_.get();
   auto view = overlay::Overlay::open(std::move(options), ledger, *out->guard_);
   if (!view.ok()) return view.error().context("mount " + mount.name);
   out->view_ = std::move(view).value();
-  out->state_ = std::make_unique<MountState>(MountState{*out->view_, *out->guard_, out->owner_});
+  TRY(out->slow_.open());
+  out->copies_ = std::make_unique<CopyQueue>(*out->view_, out->slow_);
+  out->passthrough_ = std::make_unique<Passthrough>(nullptr, 0);
+  out->state_ = std::make_unique<MountState>(
+      MountState{*out->view_,
+                 *out->guard_,
+                 out->owner_,
+                 out->slow_,
+                 *out->copies_,
+                 *out->passthrough_,
+                 [self = out.get()](std::vector<overlay::Stale> stale) {
+                   self->notifier_->tell(std::move(stale), false);
+                 },
+                 {}});
 
   out->stop_event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!out->stop_event_) return Error::from_errno("eventfd");
@@ -71,12 +112,10 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
 }
 
 void Session::start(int ended_fd) {
+  notifier_ = std::make_unique<StaleNotifier>(fuse_.get());
   guard_->on_changed_under([this](overlay::NodeId node) {
-    const std::lock_guard lock(drop_mutex_);
-    to_drop_.push_back(node);
-    drop_ready_.notify_one();
+    tell_stale({{0, "", node, false, false}});
   });
-  dropper_ = std::thread([this] { drop_pages(); });
   thread_ = std::thread([this, ended_fd] {
     serve();
     const char byte = 'x';
@@ -92,77 +131,89 @@ void Session::stop() {
 
 void Session::join() {
   if (thread_.joinable()) thread_.join();
-  {
-    const std::lock_guard lock(drop_mutex_);
-    dropper_ends_ = true;
-    drop_ready_.notify_one();
-  }
-  if (dropper_.joinable()) dropper_.join();
+  if (copies_) copies_->give_up();
+  slow_.stop();
+  notifier_.reset();
   if (Status s = view_->flush_records(); !s.ok())
     spdlog::error("{}: {}", name_, s.error().message());
 }
 
-bool Session::wait_for_request() {
-  struct pollfd fds[2] = {{fuse_session_fd(fuse_.get()), POLLIN, 0},
-                          {stop_event_.get(), POLLIN, 0}};
-  const int timeout = view_->has_pending_records()
-                          ? static_cast<int>(overlay::Records::kFlushInterval.count())
-                          : -1;
-  const int ready = ::poll(fds, 2, timeout);
-  if (ready == 0) {
-    if (Status s = view_->flush_records(); !s.ok()) {
+void Session::keep_house() {
+  const auto now = steady_clock::now();
+  if (view_->has_pending_records() && now - last_flush_ >= overlay::Records::kFlushInterval) {
+    last_flush_ = now;
+    if (Status s = view_->flush_records(); !s.ok())
       spdlog::error("{}: {}", name_, s.error().message());
-    }
   }
+  if (watcher_) {
+    std::vector<overlay::Stale> stale;
+    const auto append = [&stale](std::vector<overlay::Stale> more) {
+      stale.insert(stale.end(), std::make_move_iterator(more.begin()),
+                   std::make_move_iterator(more.end()));
+    };
+    watcher_->drain({[&](overlay::NodeId dir, const std::string& name, bool entries) {
+                       append(view_->lower_changed(dir, name, entries));
+                     },
+                     [&] { append(view_->everything_changed()); }});
+    tell_stale(std::move(stale));
+  }
+  for (const Handle* handle : state_->writers) view_->account_now(*handle->file);
+}
+
+void Session::publish() {
+  nodes_.store(view_->nodes().size(), std::memory_order_relaxed);
+  passthrough_on_.store(passthrough_->on(), std::memory_order_relaxed);
+  if (watcher_) watches_.store(watcher_->size(), std::memory_order_relaxed);
+}
+
+bool Session::wait_for_request() {
+  publish();
+  struct pollfd fds[4] = {{fuse_session_fd(fuse_.get()), POLLIN, 0},
+                          {stop_event_.get(), POLLIN, 0},
+                          {slow_.wake_fd(), POLLIN, 0},
+                          {watcher_ ? watcher_->fd() : -1, POLLIN, 0}};
+  int timeout = view_->has_pending_records()
+                    ? static_cast<int>(overlay::Records::kFlushInterval.count())
+                    : -1;
+  if (!state_->writers.empty()) timeout = static_cast<int>(kMeter.count());
+  const int ready = ::poll(fds, 4, timeout);
+  if (ready == 0 || (fds[3].revents & POLLIN) != 0) keep_house();
+  if ((fds[2].revents & POLLIN) != 0) slow_.run_completions();
   return (fds[0].revents & POLLERR) == 0;
 }
 
 void Session::serve() {
   struct fuse_buf buffer {};
   steady_clock::time_point idle_since{};
-  steady_clock::time_point last_flush = steady_clock::now();
+  steady_clock::time_point last_house = steady_clock::now();
+  int misses = 0;
   while (!stopping_ && fuse_session_exited(fuse_.get()) == 0) {
     const int got = fuse_session_receive_buf(fuse_.get(), &buffer);
+    const auto now = steady_clock::now();
     if (got > 0) {
+      if (idle_since != steady_clock::time_point()) misses = 0;
       fuse_session_process_buf(fuse_.get(), &buffer);
+      copies_->sweep();
       requests_.fetch_add(1, std::memory_order_relaxed);
-      nodes_.store(view_->nodes().size(), std::memory_order_relaxed);
       idle_since = steady_clock::time_point();
-      if (view_->has_pending_records()) {
-        const auto now = steady_clock::now();
-        if (now - last_flush >= overlay::Records::kFlushInterval) {
-          last_flush = now;
-          if (Status s = view_->flush_records(); !s.ok()) {
-            spdlog::error("{}: {}", name_, s.error().message());
-          }
-        }
+      if (now - last_house >= kHouse) {
+        last_house = now;
+        keep_house();
+        publish();
+        slow_.run_completions();
       }
       continue;
     }
     if (got == -EINTR) continue;
     if (got != -EAGAIN) break;  // unmounted
-    const auto now = steady_clock::now();
     if (idle_since == steady_clock::time_point()) idle_since = now;
-    if (now - idle_since < kSpin) continue;
+    if (misses < kMisses && now - idle_since < kSpin) continue;
+    if (misses < kMisses) ++misses;
     idle_since = steady_clock::time_point();
     if (!wait_for_request()) break;
+    if (misses == kMisses && steady_clock::now() - now < kShortSleep) misses = 0;
   }
   std::free(buffer.mem);
-}
-
-void Session::drop_pages() {
-  std::unique_lock lock(drop_mutex_);
-  for (;;) {
-    drop_ready_.wait(lock, [&] { return dropper_ends_ || !to_drop_.empty(); });
-    if (dropper_ends_) return;
-    std::vector<overlay::NodeId> nodes;
-    nodes.swap(to_drop_);
-    lock.unlock();
-    for (const overlay::NodeId node : nodes) {
-      (void)fuse_lowlevel_notify_inval_inode(fuse_.get(), node, 0, 0);
-    }
-    lock.lock();
-  }
 }
 
 }  // namespace cofferdam::fsproxy

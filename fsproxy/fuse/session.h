@@ -1,20 +1,21 @@
 // Session: one FUSE mount and the one thread that serves it.
 //
 // The kernel's wait is the workload's wait, so the thread asks again for a short moment before it
-// sleeps. Another thread tells the kernel to drop pages: doing so while answering would deadlock.
+// sleeps, as long as that pays. What takes long is done by SlowWork, and StaleNotifier tells the
+// kernel what to forget.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "common/log/event_log.h"
 #include "common/os/unique_fd.h"
+#include "fsproxy/fuse/lower_watcher.h"
 #include "fsproxy/fuse/operations.h"
+#include "fsproxy/fuse/stale_notifier.h"
 #include "fsproxy/overlay/ledger.h"
 
 namespace cofferdam::fsproxy {
@@ -25,6 +26,8 @@ class Session final {
   static Result<std::unique_ptr<Session>> create(const MountPolicy& mount, const FsPolicy& policy,
                                                  overlay::Ledger& ledger, log::EventLog& events,
                                                  std::size_t max_open, os::UniqueFd fuse);
+  // Before start(): the helper that registers this mount's backing files, as number `index`.
+  void use_helper(BackingHelper* helper, std::uint32_t index);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -40,6 +43,9 @@ class Session final {
   std::uint64_t requests() const { return requests_; }
   std::uint64_t nodes() const { return nodes_; }
   std::uint64_t denials() const { return guard_->denials(); }
+  int fuse_fd() const { return fuse_session_fd(fuse_.get()); }
+  bool passthrough() const { return passthrough_on_; }
+  std::uint64_t watches() const { return watches_; }
 
  private:
   struct Destroy {
@@ -49,12 +55,21 @@ class Session final {
   Session(std::string name, const OwnerPolicy& owner);
   void serve();
   bool wait_for_request();
-  void drop_pages();
+  // What has to be done now and then, also while requests keep coming: records, news of lower, what
+  // was written past us.
+  void keep_house();
+  // The numbers that stats tell.
+  void publish();
+  void tell_stale(std::vector<overlay::Stale> stale);
 
   std::string name_;
   OwnerPolicy owner_;
   std::unique_ptr<Guard> guard_;
+  std::unique_ptr<LowerWatcher> watcher_;
   std::unique_ptr<overlay::Overlay> view_;
+  SlowWork slow_;
+  std::unique_ptr<CopyQueue> copies_;
+  std::unique_ptr<Passthrough> passthrough_;
   std::unique_ptr<MountState> state_;
   std::unique_ptr<struct fuse_session, Destroy> fuse_;
   os::UniqueFd stop_event_;
@@ -62,12 +77,10 @@ class Session final {
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> requests_{0};
   std::atomic<std::uint64_t> nodes_{0};
-
-  std::thread dropper_;
-  std::mutex drop_mutex_;
-  std::condition_variable drop_ready_;
-  std::vector<overlay::NodeId> to_drop_;  // under drop_mutex_
-  bool dropper_ends_ = false;             // under drop_mutex_
+  std::chrono::steady_clock::time_point last_flush_{};
+  std::atomic<std::uint64_t> watches_{0};
+  std::atomic<bool> passthrough_on_{false};
+  std::unique_ptr<StaleNotifier> notifier_;
 };
 
 }  // namespace cofferdam::fsproxy

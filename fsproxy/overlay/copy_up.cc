@@ -128,18 +128,38 @@ Status Overlay::copy_up_one(Node& node, Data data) {
   TRY_ASSIGN(const LowerStat lower, stat_lower(lower_dir->get(), at.name));
   if (lower.identity != node.origin) return Error::from_errno("copy up", ESTALE);
   const std::string path = nodes_.path(node);
-  TRY_ASSIGN(PendingBase base, records_->take(path, lower_dir->get(), at.name));
+  std::unique_ptr<CopyJob> ready;
+  if (data == Data::kContent) ready = take_prepared(node, lower);
+  std::optional<Records::Hashed> hashed;
+  if (ready) hashed = Records::Hashed{ready->version, ready->sha256};
+  auto taken = records_->take(path, lower_dir->get(), at.name, hashed ? &*hashed : nullptr);
+  if (!taken.ok()) {
+    if (ready) drop_prepared(std::move(ready));
+    return taken.error();
+  }
+  PendingBase base = std::move(taken).value();
 
   std::uint64_t bytes = 4096;
   if (node.is_regular()) bytes = data == Data::kNone ? 0 : allocated(lower.st);
-  TRY(reserve("copy_up", path, bytes, 1));
-  const std::string staged = staged_name();
+  if (ready) {
+    bytes = ready->reserved;
+    if (Status entry = reserve("copy_up", path, 0, 1); !entry.ok()) {
+      drop_prepared(std::move(ready));
+      return entry;
+    }
+  } else {
+    TRY(reserve("copy_up", path, bytes, 1));
+  }
+  const std::string staged = ready ? ready->staged : staged_name();
   std::optional<layer::Version> copied;
   os::UniqueFd file;
   struct stat st {};
   const bool several = node.several && lower.st.st_nlink > 1;
   const auto build = [&]() -> Status {
-    if (node.is_regular()) {
+    if (ready) {
+      file = std::move(ready->to);
+      copied = ready->version;
+    } else if (node.is_regular()) {
       TRY_ASSIGN(file, stage_file(lower, lower_dir->get(), at.name, staged, base, data, copied));
     } else {
       TRY(stage_other(lower, lower_dir->get(), at.name, staged));

@@ -136,6 +136,7 @@ void Overlay::account(Node& node, int fd, std::uint64_t reserved) {
   if (::fstat(fd, &st) == 0) {
     real = (static_cast<std::int64_t>(st.st_blocks) - node.blocks) * 512;
     node.blocks = st.st_blocks;
+    node.last.st_size = st.st_size;
   }
   ledger_.settle(reserved, real);
 }

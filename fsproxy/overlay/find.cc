@@ -75,6 +75,8 @@ Status Overlay::follow_lower(Node& node, Node& dir, const std::string& name) {
   // What was held of the old one must not go on showing through.
   if (there) node.origin = lower->identity;
   dirs_->drop(DirCache::Tree::kLower, node.id);
+  if (node.watched) options_.watch->remove(node.id);
+  node.watched = node.watch_refused = false;
   return {};
 }
 
@@ -149,7 +151,7 @@ Result<Overlay::Found> Overlay::adopt_upper(Node& dir, const std::string& name,
   struct stat st = raw;
   if (!S_ISDIR(st.st_mode)) {
     Node* linked = nodes_.by_upper_inode(st.st_ino);
-    if (linked != nullptr && linked->type == (st.st_mode & S_IFMT)) {
+    if (linked != nullptr && !linked->superseded && linked->type == (st.st_mode & S_IFMT)) {
       nodes_.add_name(*linked, dir, name);
       shape(*linked, st);
       return Found{linked, st};
@@ -189,7 +191,7 @@ Result<Overlay::Found> Overlay::adopt_lower(Node& dir, const std::string& name,
     const LinkGroup* group = links_.find(lower.identity);
     if (group != nullptr && group->copied()) return join_copy(dir, name, lower, path);
     Node* other = nodes_.by_origin(lower.identity);
-    if (other != nullptr && other->type == (lower.st.st_mode & S_IFMT)) {
+    if (other != nullptr && !other->superseded && other->type == (lower.st.st_mode & S_IFMT)) {
       nodes_.add_name(*other, dir, name);
       struct stat st = lower.st;
       shape(*other, st);
@@ -219,14 +221,19 @@ void Overlay::shape(Node& node, struct stat& st) {
 }
 
 Entry Overlay::entry_of(Node& node, struct stat st) {
-  return {&node, st, node.upper && !node.merged};
+  Entry out{&node, st};
+  // Of several names of a lower file, only those in watched directories would tell.
+  const bool told = node.names.size() == 1 && node.names.front().parent->watched;
+  out.name_stable = node.upper || told;
+  out.attributes_stable = node.upper || (node.is_dir() ? node.watched : told && st.st_nlink == 1);
+  return out;
 }
 
 Result<struct stat> Overlay::stat_node(Node& node) {
   struct stat st {};
   if (!attached(node)) {
     for (const OpenFile* file : node.files) {
-      if (file->lower || ::fstat(file->fd.get(), &st) != 0) continue;
+      if ((file->lower && !node.superseded) || ::fstat(file->fd.get(), &st) != 0) continue;
       shape(node, st);
       return st;
     }
@@ -259,6 +266,10 @@ Result<struct stat> Overlay::stat_node(Node& node) {
   if (node.cached && !node.files.empty() && *node.cached != version_of(st)) {
     observer_.changed_under(nodes_.path(node), node.id);
     node.cached = version_of(st);
+    // Once is enough: not again when they are closed.
+    for (OpenFile* file : node.files) {
+      if (file->lower) file->opened = *node.cached;
+    }
   }
   shape(node, st);
   return st;

@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "common/os/beneath.h"
@@ -9,16 +11,44 @@
 #include "fsproxy/overlay/tree_walk.h"
 
 namespace cofferdam::overlay {
+namespace {
+
+// Positive, and above those of "." and "..".
+std::uint64_t offset_of(std::string_view name) {
+  if (name == ".") return 1;
+  if (name == "..") return 2;
+  return (std::hash<std::string_view>()(name) >> 2U) | 1024U;
+}
+
+}  // namespace
 
 void Listing::add(const ListedEntry& entry) {
-  places_.push_back({names_.size(), entry.shown_inode, entry.type});
+  places_.push_back({names_.size(), entry.shown_inode, offset_of(entry.name), entry.type});
   names_ += entry.name;
   names_ += '\0';
 }
 
 ListedEntry Listing::operator[](std::size_t at) const {
   const Place& place = places_[at];
-  return {std::string(names_.c_str() + place.name), place.type, place.shown_inode};
+  return {std::string(names_.c_str() + place.name), place.type, place.shown_inode, place.offset};
+}
+
+void Listing::sort() {
+  std::sort(places_.begin(), places_.end(), [&](const Place& a, const Place& b) {
+    if (a.offset != b.offset) return a.offset < b.offset;
+    return std::strcmp(names_.c_str() + a.name, names_.c_str() + b.name) < 0;
+  });
+  // Two names with one hash: rare, and then their order by name decides.
+  for (std::size_t i = 1; i < places_.size(); ++i) {
+    places_[i].offset = std::max(places_[i].offset, places_[i - 1].offset + 1);
+  }
+}
+
+std::size_t Listing::after(std::uint64_t offset) const {
+  const auto at =
+      std::partition_point(places_.begin(), places_.end(),
+                           [offset](const Place& place) { return place.offset <= offset; });
+  return static_cast<std::size_t>(at - places_.begin());
 }
 
 Result<os::UniqueFd> Overlay::open_upper_directory(Node& dir) {
@@ -78,6 +108,7 @@ Status Overlay::list_again(OpenDir& dir) {
   Node& node = *dir.node;
   listed_bytes_ -= dir.entries.bytes();
   dir.entries.clear();
+  dir.listed = true;
   Listing listing;
   listing.add({".", S_IFDIR, node.shown_inode});
   const Node& above = node.names.empty() ? node : *node.names.front().parent;
@@ -94,6 +125,7 @@ Status Overlay::list_again(OpenDir& dir) {
       return Error::from_errno("too much is listed at once", ENOMEM);
     }));
   }
+  listing.sort();
   dir.entries = std::move(listing);
   listed_bytes_ += dir.entries.bytes();
   return {};
@@ -108,7 +140,7 @@ Result<OpenDir*> Overlay::open_directory(NodeId id) {
   auto owned = std::make_unique<OpenDir>();
   OpenDir* dir = owned.get();
   dir->node = node;
-  TRY(list_again(*dir));
+  if (attached(*node)) watch_lower(*node);
   ++node->pins;
   listings_.emplace(dir, std::move(owned));
   return dir;

@@ -14,12 +14,17 @@ struct ListedEntry {
   std::string name;
   mode_t type = 0;  // S_IFMT bits
   std::uint64_t shown_inode = 0;
+  std::uint64_t offset = 0;  // after it the next entry is looked for; filled by sort()
 };
 
 class Listing final {
  public:
   void add(const ListedEntry& entry);
   void clear() { *this = Listing(); }
+  // Gives offsets (positive, made from the names) and puts the entries into their order.
+  void sort();
+  // The first entry whose offset is above `offset`.
+  std::size_t after(std::uint64_t offset) const;
 
   std::size_t size() const { return places_.size(); }
   ListedEntry operator[](std::size_t at) const;
@@ -32,6 +37,7 @@ class Listing final {
   struct Place {
     std::uint64_t name = 0;  // where it begins in names_
     std::uint64_t shown_inode = 0;
+    std::uint64_t offset = 0;
     mode_t type = 0;
   };
   std::string names_;  // each ends with NUL

@@ -61,6 +61,9 @@ struct Node {
   std::uint64_t lookups = 0;     // references that the other side holds
   std::uint32_t pins = 0;        // references of operations and directory handles
   bool read_recorded = false;
+  bool superseded = false;     // its names lead to another node of the same object
+  bool watched = false;        // changes of the lower directory are told
+  bool watch_refused = false;  // there is no watch to be had for it
   std::int64_t blocks =
       0;  // of an upper file with open handles: what the ledger holds, 512 bytes each
   std::optional<layer::Version> cached;  // the lower version that pages may be cached of

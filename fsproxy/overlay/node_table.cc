@@ -100,6 +100,7 @@ void NodeTable::release(Node* node) {
     }
     forget_upper(*node);
     unshare(*node);
+    if (on_free_) on_free_(*node);
     nodes_.erase(node->id);
     node = parent;
   }

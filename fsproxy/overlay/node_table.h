@@ -1,6 +1,7 @@
 // NodeTable: every node that is referenced, by number and by (parent, name).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -44,9 +45,16 @@ class NodeTable final {
   // Whether `node` is `ancestor` or lies below it.
   bool is_below(const Node& node, const Node& ancestor) const;
 
+  bool contains(NodeId id) const { return nodes_.contains(id); }
   std::size_t size() const { return nodes_.size(); }
   // Larger than that of any node so far.
   NodeId next_id() const { return next_; }
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& [id, node] : nodes_) visit(*node);
+  }
+  // Told of each node before it is freed.
+  void on_free(std::function<void(Node&)> call) { on_free_ = std::move(call); }
 
  private:
   void unshare(const Node& node);
@@ -54,6 +62,7 @@ class NodeTable final {
   std::unordered_map<NodeId, std::unique_ptr<Node>> nodes_;
   std::unordered_map<std::uint64_t, Node*> upper_;
   std::unordered_map<std::uint64_t, Node*> shared_;  // by origin's inode
+  std::function<void(Node&)> on_free_;
   Node* root_;
   NodeId next_ = kRootId;
 };

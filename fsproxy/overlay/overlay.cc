@@ -53,6 +53,11 @@ Result<std::unique_ptr<Overlay>> Overlay::open(Options options, Ledger& ledger,
   }
   self.dirs_ = std::make_unique<DirCache>(self.nodes_, std::move(upper), std::move(lower),
                                           self.options_.dir_capacity);
+  self.nodes_.on_free([&self](Node& node) {
+    if (!node.is_dir()) return;
+    self.dirs_->drop(node.id);
+    if (node.watched) self.options_.watch->remove(node.id);
+  });
   TRY(self.set_up_root(fresh));
   if (self.options_.layer) TRY(self.count_usage());
   return out;
@@ -168,6 +173,7 @@ Status Overlay::keep_apart(int lower, int layer) {
 
 Result<Entry> Overlay::lookup(NodeId parent, const std::string& name) {
   TRY_ASSIGN(Node * dir, live_directory(parent));
+  watch_lower(*dir);
   TRY_ASSIGN(const Found found, find(*dir, name));
   ++found.node->lookups;
   return entry_of(*found.node, found.st);
@@ -178,7 +184,6 @@ void Overlay::forget(NodeId id, std::uint64_t count) {
   if (node == nullptr || id == kRootId) return;
   node->lookups -= std::min(node->lookups, count);
   if (node->lookups > 0 || node->pins > 0 || !node->files.empty() || node->children) return;
-  if (node->is_dir()) dirs_->drop(id);
   nodes_.release(node);
 }
 
@@ -210,7 +215,7 @@ Result<std::string> Overlay::read_symlink(NodeId id) {
 
 bool Overlay::lower_can_add(NodeId parent) {
   const Node* node = nodes_.find(parent);
-  return node == nullptr || node->merged;
+  return node == nullptr || (node->merged && !node->watched);
 }
 
 std::optional<std::string> Overlay::path_of(NodeId parent, std::string_view name) {

@@ -20,11 +20,13 @@
 #include "common/base/result.h"
 #include "common/layer/layer_marks.h"
 #include "common/policy/fs_rules.h"
+#include "fsproxy/overlay/copy_job.h"
 #include "fsproxy/overlay/dir_cache.h"
 #include "fsproxy/overlay/inode_numbers.h"
 #include "fsproxy/overlay/ledger.h"
 #include "fsproxy/overlay/link_index.h"
 #include "fsproxy/overlay/listing.h"
+#include "fsproxy/overlay/lower_watch.h"
 #include "fsproxy/overlay/node_table.h"
 #include "fsproxy/overlay/records.h"
 
@@ -41,6 +43,7 @@ struct Options {
   std::size_t dir_capacity = 512;              // cached directory descriptors per tree
   std::size_t max_open = 8192;                 // open files and directory listings
   std::size_t max_listed_bytes = 256U << 20U;  // of all open listings together
+  LowerWatch* watch = nullptr;                 // must outlive the view
 };
 
 // Told of what the view refuses or notices. Called on the mount's thread; must not call back.
@@ -62,17 +65,21 @@ struct OpenFile {
   layer::Version opened;  // of a lower file, when it was opened
 };
 
-// A listing taken when a directory was opened.
+// `entries` stand in the order of their offsets. The offset of an entry depends on nothing but its
+// name: it stays what it is while others come and go, and from one listing to the next.
 struct OpenDir {
   Node* node = nullptr;
-  Listing entries;    // with "." and ".."
-  bool fresh = true;  // nothing was read from it yet
+  Listing entries;  // with "." and ".."
+  bool listed = false;
 };
 
 struct Entry {
   Node* node = nullptr;
   struct stat st {};
-  bool stable = false;  // only the workload can change it
+  // What the name leads to, and the attributes: only the workload can change them, or changes are
+  // told.
+  bool name_stable = false;
+  bool attributes_stable = false;
 };
 
 // What to set; unset members stay.
@@ -94,8 +101,14 @@ class Overlay final {
   Result<Entry> attributes(NodeId id);
   Result<Entry> change(NodeId id, const Changes& changes, OpenFile* file);
   Result<std::string> read_symlink(NodeId id);
-  // Whether a negative answer for a name below the directory can change without the workload.
+  // Whether a negative answer for a name below the directory, or its listing, can change without a
+  // word.
   bool lower_can_add(NodeId parent);
+  // Lower changed at (dir, name), or the directory itself where `name` is empty: what is out of
+  // date. `entries`: names came or went, else content or attributes are others.
+  std::vector<Stale> lower_changed(NodeId dir, const std::string& name, bool entries);
+  // The same after changes that nobody could tell one by one.
+  std::vector<Stale> everything_changed();
 
   // --- changes of directories
   Result<Entry> make_directory(NodeId parent, const std::string& name, mode_t mode);
@@ -128,7 +141,22 @@ class Overlay final {
   Status sync(OpenFile& file, bool data_only);
   void close(OpenFile* file);
 
+  // --- copy-up of what is large. begin_copy: null where a copy-up has nothing long to do; else
+  // run() the job on any thread and give it back to end_copy, whatever became of it. The next
+  // copy-up of the node then uses it.
+  std::unique_ptr<CopyJob> begin_copy(NodeId id);
+  void end_copy(NodeId id, std::unique_ptr<CopyJob> job);
+  // No copy-up of the node is to come any more.
+  void forget_copy(NodeId id);
+  // Charges what the file holds now: after it was written past the view.
+  void account_now(OpenFile& file);
+  std::uint64_t quota_left() const;
+  // The names of a file lead to a new node from now on, with the same number; who has this one open
+  // keeps what it sees.
+  Status supersede(NodeId id);
+
   // --- listings
+  // The listing is taken by list_again, before the first use of `entries`.
   Result<OpenDir*> open_directory(NodeId id);
   Status list_again(OpenDir& dir);
   void close(OpenDir* dir);
@@ -139,6 +167,7 @@ class Overlay final {
   Status flush_records() { return records_->flush_reads(); }
   bool has_pending_records() const { return records_->has_unwritten_reads(); }
 
+  bool knows(NodeId id) const { return nodes_.contains(id); }
   const NodeTable& nodes() const { return nodes_; }
   // Up to `max` entries that the other side could forget without loss: files that nobody has open,
   // the oldest first. Each is told once in a round over all nodes.
@@ -192,6 +221,7 @@ class Overlay final {
   Result<struct stat> stat_node(Node& node);
   Entry entry_of(Node& node, struct stat st);
   void shape(Node& node, struct stat& st);
+  void watch_lower(Node& dir);
   Result<bool> is_opaque_child(int dir_fd, const std::string& name);
   Result<std::optional<LowerStat>> lower_at(Node& dir, const std::string& name);
   Status follow_lower(Node& node, Node& dir, const std::string& name);
@@ -274,6 +304,10 @@ class Overlay final {
   Status truncate_fd(Node& node, int fd, off_t size);
   os::UniqueFd shared_fd(Node& node, int access);
 
+  // large_copy.cc
+  std::unique_ptr<CopyJob> take_prepared(const Node& node, const LowerStat& lower);
+  void drop_prepared(std::unique_ptr<CopyJob> job);
+
   Options options_;
   Ledger& ledger_;
   Observer& observer_;
@@ -290,6 +324,7 @@ class Overlay final {
   std::map<OpenDir*, std::unique_ptr<OpenDir>> listings_;
   std::size_t listed_bytes_ = 0;
   NodeId prune_hand_ = kRootId;
+  std::map<NodeId, std::unique_ptr<CopyJob>> prepared_;
   std::uint64_t next_staged_ = 0;
   layer::MarkNamespace marks_ = layer::MarkNamespace::kUser;
   bool gives_away_ = false;  // runs as root for another owner: new objects are chowned

@@ -121,7 +121,8 @@ Result<BaseState> Records::state_of(const std::string& path, const Version& vers
   return BaseState::kKnown;
 }
 
-Result<PendingBase> Records::take(std::string path, int dir_fd, const std::string& name) {
+Result<PendingBase> Records::take(std::string path, int dir_fd, const std::string& name,
+                                  const Hashed* known) {
   PendingBase base;
   base.record.path = std::move(path);
   base.record.state = BaseState::kKnown;
@@ -138,7 +139,9 @@ Result<PendingBase> Records::take(std::string path, int dir_fd, const std::strin
   }
   LowerStat st = *found;
   base.record.version = version_of(st.st);
-  if (base.record.version.kind == Kind::kFile) {
+  if (known != nullptr && same_version(known->version, base.record.version)) {
+    base.record.sha256 = known->sha256;
+  } else if (base.record.version.kind == Kind::kFile) {
     TRY(take_content(base, dir_fd, name, st));
   } else if (base.record.version.kind == Kind::kSymlink) {
     TRY_ASSIGN(const std::string target, read_link(dir_fd, name));

@@ -45,8 +45,14 @@ class Records final {
   bool has_unwritten_reads() const { return !reads_.empty(); }
 
   // Takes the base of the lower object (dir, name) now: stat, content, hash. With `dir_fd` < 0
-  // lower has nothing there. `content` stays empty when the path has a record already.
-  Result<PendingBase> take(std::string path, int dir_fd, const std::string& name);
+  // lower has nothing there. `content` stays empty when the path has a record already. `known`: the
+  // hash of a version that was read already.
+  struct Hashed {
+    layer::Version version;
+    Sha256Digest sha256{};
+  };
+  Result<PendingBase> take(std::string path, int dir_fd, const std::string& name,
+                           const Hashed* known = nullptr);
   // Writes it down unless the path has a record. `now`: the lower object as it is after the copy.
   Status write(PendingBase& base, const std::optional<layer::Version>& now);
   // take and write in one.

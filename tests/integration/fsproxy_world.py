@@ -29,6 +29,21 @@ def umount(target):
     LIBC.umount2(os.fsencode(target), MNT_DETACH)
 
 
+def why_no_passthrough():
+    """Why files cannot go past fsproxy here; None where they can."""
+    version = subprocess.run([FSPROXY, "--version"], capture_output=True, text=True, check=True).stdout
+    if "passthrough" not in version:
+        return "this build has no passthrough: its libfuse is older than 3.17"
+    if tuple(int(n) for n in os.uname().release.split("-")[0].split(".")[:2]) < (6, 9):
+        return "passthrough needs Linux 6.9"
+    status = dict(line.split(":", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines())
+    if os.geteuid() != 0 or not int(status["CapEff"], 16) & 1 << 21:
+        return "passthrough needs root with CAP_SYS_ADMIN"
+    if pathlib.Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]:
+        return "passthrough needs the first user namespace"
+    return None
+
+
 def fuse_available():
     try:
         os.close(os.open("/dev/fuse", os.O_RDWR))
@@ -57,6 +72,7 @@ class World:
             for part in ("lower", "layer", "mnt"):
                 (self.root / f"{name}-{part}").mkdir()
         self.limits = None  # descriptors that the service may have
+        self.passthrough = True  # where this machine can have it
         self.process = None
         self.liveness = None
         self.mounted = []
@@ -112,6 +128,8 @@ class World:
         listener.listen(8)
         arguments = [str(FSPROXY), "--policy", str(self.root / "fs.json"), "--events-fd", str(events), "--ready-fd",
                      str(ready_w), "--liveness-fd", str(live_r), "--control-fd", str(listener.fileno())]
+        if not self.passthrough:
+            arguments += ["--passthrough", "off"]
         for name, fuse in mounts.items():
             arguments += ["--mount", f"{name}={fuse}"]
         passed = [events, ready_w, live_r, *mounts.values()]

@@ -341,6 +341,8 @@ def test_sparse_tricks_cost_what_they_hold(world):
 # --- the service dies, the client dies
 
 def test_a_dead_service_means_no_access_and_the_next_one_starts_clean(world):
+    # What was opened past the service stays open: it holds what it was given and nothing else.
+    world.passthrough = False
     world.start()
     (world.mnt / "kept").write_text("kept")
     held = os.open(world.mnt / "kept", os.O_RDWR)

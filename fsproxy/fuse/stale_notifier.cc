@@ -1,0 +1,67 @@
+#include "fsproxy/fuse/stale_notifier.h"
+
+namespace cofferdam::fsproxy {
+
+using std::chrono::steady_clock;
+
+StaleNotifier::StaleNotifier(struct fuse_session* session)
+    : session_(session), thread_([this] { work(); }) {}
+
+StaleNotifier::~StaleNotifier() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    ready_.notify_one();
+  }
+  thread_.join();
+}
+
+void StaleNotifier::tell(std::vector<overlay::Stale> stale, bool twice) {
+  const std::lock_guard lock(mutex_);
+  now_.push_back({steady_clock::time_point(), std::move(stale), twice});
+  ready_.notify_one();
+}
+
+void StaleNotifier::work() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (now_.empty() && !later_.empty() && later_.front().due <= steady_clock::now()) {
+      now_.push_back(std::move(later_.front()));
+      later_.pop_front();
+    }
+    if (now_.empty()) {
+      if (later_.empty()) {
+        ready_.wait(lock);
+      } else {
+        ready_.wait_until(lock, later_.front().due);
+      }
+      continue;
+    }
+    Batch batch = std::move(now_.front());
+    now_.pop_front();
+    lock.unlock();
+    tell_kernel(batch.stale);
+    lock.lock();
+    if (batch.again) {
+      later_.push_back({steady_clock::now() + kAgainAfter, std::move(batch.stale), false});
+    }
+  }
+}
+
+// Failures say that the kernel does not know the object, or is gone.
+void StaleNotifier::tell_kernel(const std::vector<overlay::Stale>& stale) {
+  for (const overlay::Stale& one : stale) {
+    if (!one.name.empty()) {
+      (void)fuse_lowlevel_notify_inval_entry(session_, one.dir, one.name.c_str(), one.name.size());
+    }
+    if (one.child != 0) {
+      (void)fuse_lowlevel_notify_inval_inode(session_, one.child, one.attributes_only ? -1 : 0, 0);
+    }
+    // The pages of a directory are its listing.
+    if (one.listing && one.dir != one.child) {
+      (void)fuse_lowlevel_notify_inval_inode(session_, one.dir, 0, 0);
+    }
+  }
+}
+
+}  // namespace cofferdam::fsproxy
