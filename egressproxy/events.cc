@@ -78,9 +78,13 @@ void Recorder::complain(const Status& status) {
                 status.error().message());
 }
 
-void Recorder::write(std::string_view event) {
+void Recorder::write(std::string_view event, bool at_once) {
   complain(events_->write_line(event, line_));
-  write_later();
+  if (at_once && context_ != nullptr) {
+    complain(events_->flush());
+  } else {
+    write_later();
+  }
 }
 
 void Recorder::note(std::string_view event, const Json& fields) {
@@ -153,7 +157,7 @@ void Recorder::record(const EgressRecord& record) {
   line_.add_sum("bytes_down", record.bytes_down);
   const auto lasted = std::chrono::duration_cast<milliseconds>(Clock::now() - record.since);
   line_.add_measure("duration_ms", static_cast<std::uint64_t>(lasted.count()));
-  write("egress");
+  write("egress", !record.decision.allowed() || !record.method.empty());
 }
 
 void Recorder::record(const DnsRecord& record) {
@@ -175,7 +179,7 @@ void Recorder::record(const DnsRecord& record) {
   }
   add_dropped(record.dropped);
   add_hint(record.decision, record.host, 0, "");
-  write("dns");
+  write("dns", !record.decision.allowed());
 }
 
 }  // namespace cofferdam::egressproxy

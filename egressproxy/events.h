@@ -60,7 +60,8 @@ class Recorder final {
   // No log (null): counters only, for a service without a sandbox.
   explicit Recorder(log::EventLog* events) : events_(events) {}
 
-  // From now on what is recorded in one turn of the loop is written at the turn's end, in one call.
+  // From now on the tunnels that end and the names that are answered in one turn of the loop are
+  // written at the turn's end, in one call. What is refused is written before it is told.
   void write_per_turn(asio::io_context& context);
 
   void record(const EgressRecord& record);
@@ -89,7 +90,8 @@ class Recorder final {
   void add_dropped(const std::vector<policy::DroppedAddress>& dropped);
   void add_hint(const policy::Decision& decision, std::string_view host, std::uint16_t port,
                 std::string_view protocol);
-  void write(std::string_view event);
+  // `at_once`: before whoever it is about is answered.
+  void write(std::string_view event, bool at_once);
   void write_later();
   void complain(const Status& status);
 

@@ -1,5 +1,7 @@
 #include "egressproxy/http_exchange.h"
 
+#include <algorithm>
+
 #include "egressproxy/http_body.h"
 
 namespace cofferdam::egressproxy::http {
@@ -169,12 +171,22 @@ Async<void> Exchanging::download() {
   result_.keep_downstream = head_.keep_alive && !until_close && upload_done_ && upload_whole_;
   Framing shown = framing;
   if (until_close) shown.kind = BodyKind::kUntilClose;
-  const std::string text = write_response(
-      *response, shown, result_.keep_downstream || result_.upgraded, head_.minor, via_);
+  std::string text = write_response(*response, shown, result_.keep_downstream || result_.upgraded,
+                                    head_.minor, via_);
+  // What of the body has come with the head goes with it: one packet, one turn of the client.
+  Framing rest = framing;
+  if (rest.kind == BodyKind::kLength) {
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(rest.length, upstream_.buffered().size()));
+    text += upstream_.buffered().substr(0, size);
+    upstream_.consume(size);
+    rest.length -= size;
+    if (rest.length == 0) rest.kind = BodyKind::kNone;
+  }
   Carried carried = Carried::kCutSink;
   if (co_await write_down(text)) {
     const Patience patience{deadlines_.body, deadlines_.write};
-    carried = co_await carry_body(upstream_, downstream_, framing, chunked, patience);
+    carried = co_await carry_body(upstream_, downstream_, rest, chunked, patience);
   }
   download_done_ = true;
   if (carried != Carried::kWhole) {

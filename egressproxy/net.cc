@@ -1,6 +1,6 @@
 #include "egressproxy/net.h"
 
-#include <algorithm>
+#include "egressproxy/deadline_wheel.h"
 
 namespace cofferdam::egressproxy {
 
@@ -22,35 +22,24 @@ policy::IpAddress from_os(const os::SocketAddress& address) {
 
 Deadline::Deadline(const asio::any_io_executor& executor, milliseconds after,
                    std::function<void()> on_expiry)
-    : state_(std::make_shared<State>(executor)) {
-  state_->on_expiry = std::move(on_expiry);
-  state_->due = Clock::now() + after;
-  arm(state_);
+    : wheel_(asio::use_service<DeadlineWheel>(
+          static_cast<asio::io_context&>(asio::query(executor, asio::execution::context)))),
+      due_(Clock::now() + after),
+      on_expiry_(std::move(on_expiry)) {
+  wheel_.add(*this);
 }
 
 Deadline::~Deadline() {
-  state_->on_expiry = nullptr;
-  state_->timer.cancel();
+  wheel_.remove(*this);
 }
 
 void Deadline::extend(milliseconds after) {
-  state_->due = Clock::now() + after;
-  if (state_->due < state_->timer.expiry() && !state_->expired) arm(state_);
-}
-
-// The timer is only set again when it fires early, or to fire earlier: to extend costs no system
-// call.
-void Deadline::arm(const std::shared_ptr<State>& state) {
-  state->timer.expires_at(state->due);
-  state->timer.async_wait([state](const error_code& error) {
-    if (error || !state->on_expiry) return;
-    if (Clock::now() < state->due) {
-      arm(state);
-      return;
-    }
-    state->expired = true;
-    state->on_expiry();
-  });
+  if (expired_) return;
+  const Clock::time_point due = Clock::now() + after;
+  const bool put_off = due >= due_;
+  if (!put_off) wheel_.remove(*this);
+  due_ = due;
+  if (!put_off) wheel_.add(*this);  // else it is found too early, and moved then
 }
 
 Async<void> sleep_for(milliseconds time) {

@@ -53,6 +53,8 @@ asio::ip::address to_asio(const policy::IpAddress& address);
 policy::IpAddress from_asio(const asio::ip::address& address);
 policy::IpAddress from_os(const os::SocketAddress& address);
 
+class DeadlineWheel;
+
 // Calls `on_expiry` once when the time is over, unless it was destroyed or extended before.
 // `on_expiry` must not outlive what it refers to: it is dropped by the destructor.
 class Deadline final {
@@ -63,20 +65,18 @@ class Deadline final {
   Deadline(const Deadline&) = delete;
   Deadline& operator=(const Deadline&) = delete;
 
-  // Counts anew from now; it may also end sooner than before.
+  // Counts anew from now; it may also end sooner than before. Nothing once it has expired.
   void extend(milliseconds after);
-  bool expired() const { return state_->expired; }
+  bool expired() const { return expired_; }
 
  private:
-  struct State {
-    explicit State(const asio::any_io_executor& executor) : timer(executor) {}
-    asio::steady_timer timer;
-    std::function<void()> on_expiry;
-    Clock::time_point due;
-    bool expired = false;
-  };
-  static void arm(const std::shared_ptr<State>& state);
-  std::shared_ptr<State> state_;
+  friend class DeadlineWheel;
+  DeadlineWheel& wheel_;
+  Deadline** link_ = nullptr;  // what points here, in a list of the wheel
+  Deadline* next_ = nullptr;
+  Clock::time_point due_;
+  std::function<void()> on_expiry_;
+  bool expired_ = false;
 };
 
 Async<void> sleep_for(milliseconds time);

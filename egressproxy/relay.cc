@@ -76,6 +76,7 @@ class Run final : public Quiet {
   enum class Step : std::uint8_t { kMore, kWaitToRead, kWaitToWrite, kEnded, kSpent, kFailed };
 
   void pump(Way& way);
+  void proceed(Way& way, Step step);
   Step flush(Way& way);
   Step copy(Way& way);
   Step splice(Way& way);
@@ -83,6 +84,7 @@ class Run final : public Quiet {
   static std::size_t allowed(const Way& way, std::size_t wanted);
   static void charge(Way& way, std::size_t count);
   static Step look_past_budget(Way& way);
+  static bool never_waits(Stream& stream);
   void wait(Way& way, bool to_write);
   void end(Way& way);
   void cut(Way& way);
@@ -109,14 +111,9 @@ void Run::settle() {
 
 void Run::start(std::unique_ptr<Completion> completion) {
   for (Way& way : ways_) {
-    // splice(2) has no flag for it; a socket that nobody has read from yet may not be.
-    error_code ignored;
-    if (!way.from.socket().native_non_blocking()) {
-      way.from.socket().native_non_blocking(true, ignored);
-    }
+    const Step step = failed_ ? Step::kFailed : flush(way);
+    proceed(way, step == Step::kMore ? Step::kWaitToRead : step);
   }
-  pump(ways_[0]);
-  if (!failed_) pump(ways_[1]);
   completion_ = std::move(completion);
   // Never inside of who starts it.
   if (waiting_ == 0) asio::post(ways_[0].from.socket().get_executor(), [this] { settle(); });
@@ -254,11 +251,18 @@ Run::Step Run::copy(Way& way) {
   return full ? Step::kMore : Step::kWaitToRead;  // a short read has emptied the socket
 }
 
+// splice(2) has no flag for it, and only what Asio has read from itself is sure to be non-blocking.
+bool Run::never_waits(Stream& stream) {
+  error_code error;
+  if (!stream.socket().native_non_blocking()) stream.socket().native_non_blocking(true, error);
+  return !error;
+}
+
 Run::Step Run::splice(Way& way) {
   const std::size_t size = allowed(way, kSpliceAtOnce);
   if (size == 0) return look_past_budget(way);
   if (!way.pipe) way.pipe = pool_.take_pipe();
-  if (!way.pipe) {
+  if (!way.pipe || !never_waits(way.from) || !never_waits(way.to)) {
     way.full_reads = 0;
     return Step::kMore;
   }
@@ -285,6 +289,10 @@ void Run::pump(Way& way) {
   for (int turn = 0; step == Step::kMore && turn < kTurns; ++turn) {
     step = way.full_reads >= kHotReads ? splice(way) : copy(way);
   }
+  proceed(way, step);
+}
+
+void Run::proceed(Way& way, Step step) {
   switch (step) {
     case Step::kMore:  // the others' turn; the wait ends at once
     case Step::kWaitToRead:
@@ -318,6 +326,15 @@ Async<Relayed> relay(Stream& downstream, Stream& upstream, milliseconds idle) {
   co_await asio::async_initiate<const asio::use_awaitable_t<>&, void()>(initiate,
                                                                         asio::use_awaitable);
   co_return run.relayed();
+}
+
+Async<void> carry(Recorder& recorder, Stream& downstream, std::unique_ptr<Handover> handover) {
+  const Relayed relayed = co_await relay(downstream, *handover->upstream, handover->idle);
+  EgressRecord& record = handover->record;
+  record.bytes_up += relayed.up;
+  record.bytes_down += relayed.down;
+  conclude_decision(record, *handover->upstream);
+  recorder.record(record);
 }
 
 }  // namespace cofferdam::egressproxy

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "egressproxy/events.h"
 #include "egressproxy/stream.h"
 
 namespace cofferdam::egressproxy {
@@ -22,5 +23,15 @@ struct Relayed {
 // be silent for a sixth of it. What the streams have buffered goes first. Both must live until it
 // ends; closing them ends it.
 Async<Relayed> relay(Stream& downstream, Stream& upstream, milliseconds idle);
+
+// A tunnel that is decided and dialled, and the record of it.
+struct Handover {
+  std::unique_ptr<Stream> upstream;
+  EgressRecord record;  // with the bytes that were moved before
+  milliseconds idle;
+};
+
+// Relays, and records it at the end.
+Async<void> carry(Recorder& recorder, Stream& downstream, std::unique_ptr<Handover> handover);
 
 }  // namespace cofferdam::egressproxy

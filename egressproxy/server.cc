@@ -7,6 +7,7 @@
 #include "egressproxy/dns_server.h"
 #include "egressproxy/dns_tcp.h"
 #include "egressproxy/refusal.h"
+#include "egressproxy/relay.h"
 #include "egressproxy/session.h"
 
 namespace cofferdam::egressproxy {
@@ -179,6 +180,8 @@ Async<void> Server::serve(std::shared_ptr<Session> session, Role role,
       co_await serve_transparent(pipeline_, session->stream, original);
       break;
   }
+  auto handover = session->stream.take_handover();
+  if (handover) co_await carry(pipeline_.recorder(), session->stream, std::move(handover));
   session->stream.close();
 }
 

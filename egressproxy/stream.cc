@@ -3,20 +3,32 @@
 #include <asm/ioctls.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
+#include "common/os/socket_io.h"
 #include "egressproxy/connections.h"
+#include "egressproxy/relay.h"
 
 namespace cofferdam::egressproxy {
 namespace {
 
 constexpr std::size_t kReadSize = 16384;
+constexpr std::size_t kKeptBuffer = 256;
 constexpr milliseconds kFlushTime{1000};
 constexpr milliseconds kFlushPause{5};
 
 // What a call fails with when the budget is spent.
 error_code budget_spent() {
   return {EDQUOT, boost::system::system_category()};
+}
+
+// What is read goes through here, so that a connection that waits holds no buffer. Never held
+// across a wait.
+thread_local std::array<char, kReadSize> scratch;
+
+error_code failure(const os::Moved& moved) {
+  return {moved.error_number, boost::system::system_category()};
 }
 
 // Bytes that the peer has not acknowledged yet (tcp(7), SIOCOUTQ).
@@ -46,29 +58,36 @@ Async<error_code> Stream::read_more() {
     buffer_.erase(0, start_);
     start_ = 0;
   }
-  const std::size_t old_size = buffer_.size();
-  buffer_.resize(old_size + kReadSize);
-  const Read read = co_await read_some(buffer_.data() + old_size, kReadSize);
-  buffer_.resize(old_size + read.count);
-  co_return read.error;
-}
-
-Async<Stream::Read> Stream::read_some(char* buffer, std::size_t size) {
-  Read read;
-  if (ended_) {
-    read.error = asio::error::eof;
-    co_return read;
+  if (ended_) co_return error_code(asio::error::eof);
+  while (true) {
+    std::size_t size = kReadSize;
+    if (connection_ && (cut_ || connection_->meter().left(Direction::kDown) < size)) {
+      const error_code error = co_await limit_read(size);
+      if (error) co_return error;
+    }
+    os::Moved moved{os::Moving::kWouldBlock};
+    if (more_expected_) {
+      moved = os::receive_now(socket_.native_handle(), std::span(scratch).first(size));
+    }
+    switch (moved.state) {
+      case os::Moving::kMoved:
+        more_expected_ = moved.count == size;
+        if (connection_) moved.count = charge_read(moved.count);
+        bytes_read_ += moved.count;
+        buffer_.append(scratch.data(), moved.count);
+        co_return error_code();
+      case os::Moving::kEnd:
+        ended_ = true;
+        co_return error_code(asio::error::eof);
+      case os::Moving::kFailed:
+        co_return failure(moved);
+      case os::Moving::kWouldBlock:
+        break;
+    }
+    const auto [error] = co_await socket_.async_wait(tcp::socket::wait_read, kNoThrow);
+    if (error) co_return error;
+    more_expected_ = true;
   }
-  if (connection_ && (cut_ || connection_->meter().left(Direction::kDown) < size)) {
-    read.error = co_await limit_read(size);
-    if (read.error) co_return read;
-  }
-  std::tie(read.error, read.count) =
-      co_await socket_.async_read_some(asio::buffer(buffer, size), kNoThrow);
-  if (read.error == asio::error::eof) ended_ = true;
-  if (connection_) read.count = charge_read(read.count);
-  bytes_read_ += read.count;
-  co_return read;
 }
 
 // Others may have used the same budget while this one waited.
@@ -104,25 +123,35 @@ Async<error_code> Stream::limit_read(std::size_t& size) {
 }
 
 Async<error_code> Stream::write(std::string_view bytes) {
+  bool spent = false;
   if (connection_) {
     Meter& meter = connection_->meter();
     const std::uint64_t left = meter.left(Direction::kUp);
-    const bool spent = left < bytes.size();
+    spent = left < bytes.size();
     if (spent) bytes = bytes.substr(0, static_cast<std::size_t>(left));
     meter.charge(Direction::kUp, bytes.size());
-    if (spent) {
-      const auto [error, count] =
-          co_await asio::async_write(socket_, asio::buffer(bytes.data(), bytes.size()), kNoThrow);
-      bytes_written_ += count;
-      if (!error) co_await flush();
-      connection_->end_spent();
-      co_return budget_spent();
-    }
   }
-  const auto [error, count] =
-      co_await asio::async_write(socket_, asio::buffer(bytes.data(), bytes.size()), kNoThrow);
-  bytes_written_ += count;
-  co_return error;
+  while (!bytes.empty()) {
+    const os::Moved sent = os::send_now(socket_.native_handle(), bytes);
+    if (sent.state == os::Moving::kFailed) co_return failure(sent);
+    bytes.remove_prefix(sent.count);
+    bytes_written_ += sent.count;
+    if (bytes.empty()) break;
+    const auto [error] = co_await socket_.async_wait(tcp::socket::wait_write, kNoThrow);
+    if (error) co_return error;
+  }
+  if (!spent) co_return error_code();
+  co_await flush();
+  connection_->end_spent();
+  co_return budget_spent();
+}
+
+void Stream::hand_over(std::unique_ptr<Handover> handover) {
+  handover_ = std::move(handover);
+}
+
+std::unique_ptr<Handover> Stream::take_handover() {
+  return std::move(handover_);
 }
 
 std::uint64_t Stream::may_read() const {
@@ -146,8 +175,13 @@ void Stream::note_written(std::size_t count) {
 void Stream::consume(std::size_t count) {
   start_ += count;
   if (start_ < buffer_.size()) return;
-  buffer_.clear();
   start_ = 0;
+  // What is kept must be worth it, or thousands of connections that wait keep it.
+  if (buffer_.capacity() > kKeptBuffer) {
+    buffer_ = {};
+  } else {
+    buffer_.clear();
+  }
 }
 
 void Stream::cancel() {

@@ -12,6 +12,7 @@
 namespace cofferdam::egressproxy {
 
 class Connection;
+struct Handover;
 
 class Stream final {
  public:
@@ -29,16 +30,15 @@ class Stream final {
   // Waits for more bytes and appends them to buffered(); end of stream is asio::error::eof, also
   // when asked again (the event loop tells of an end only once).
   Async<error_code> read_more();
-  // The same into the caller's buffer, past what is buffered.
-  struct Read {
-    error_code error;
-    std::size_t count = 0;
-  };
-  Async<Read> read_some(char* buffer, std::size_t size);
   // All of it, or an error.
   Async<error_code> write(std::string_view bytes);
 
-  // For who moves bytes past read_some and write (the relay): how many the budget still lets
+  // What this connection goes on as when everything about it is decided: the server carries it out
+  // (carry() of relay.h) once the session has ended, so that a tunnel keeps nothing of its set-up.
+  void hand_over(std::unique_ptr<Handover> handover);
+  std::unique_ptr<Handover> take_handover();
+
+  // For who moves bytes past read_more and write (the relay): how many the budget still lets
   // through, at least as much as anybody moves where there is none; and that they were moved.
   std::uint64_t may_read() const;
   std::uint64_t may_write() const;
@@ -79,10 +79,12 @@ class Stream final {
   tcp::socket socket_;
   std::unique_ptr<Connection> connection_;
   std::shared_ptr<void> place_;
+  std::unique_ptr<Handover> handover_;
   std::string buffer_;
   std::size_t start_ = 0;
   bool ended_ = false;
-  bool cut_ = false;  // bytes were read that the budget no longer had
+  bool more_expected_ = false;  // the last read did not empty the socket
+  bool cut_ = false;            // bytes were read that the budget no longer had
   std::uint64_t bytes_read_ = 0;
   std::uint64_t bytes_written_ = 0;
 };

@@ -109,9 +109,8 @@ Async<void> Redirected::tunnel(Opened opened) {
   }
   downstream_.settle();
   opened.upstream->connection()->set_downstream(&downstream_, Connection::Bond::kTunnel);
-  co_await relay(downstream_, *opened.upstream, pipeline_.deadlines().tunnel);
-  conclude(record_, *opened.upstream);
-  pipeline_.recorder().record(record_);
+  downstream_.hand_over(std::make_unique<Handover>(
+      Handover{std::move(opened.upstream), std::move(record_), pipeline_.deadlines().tunnel}));
 }
 
 // Decided before the first byte, because the server may be the one to speak first.

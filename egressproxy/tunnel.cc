@@ -44,7 +44,8 @@ class Tunnel final {
 
   Async<void> refuse(Decision decision);
   Async<void> verify_and_relay(Opened opened);
-  Async<void> relay_to(Stream& upstream, std::string protocol);
+  // The last thing that is done here.
+  void relay_to(std::unique_ptr<Stream> upstream, std::string protocol);
   void end_unverified(Decision decision, std::string protocol);
 
   Pipeline& pipeline_;
@@ -116,18 +117,17 @@ void Tunnel::end_unverified(Decision decision, std::string protocol) {
   downstream_.abort();
 }
 
-Async<void> Tunnel::relay_to(Stream& upstream, std::string protocol) {
+void Tunnel::relay_to(std::unique_ptr<Stream> upstream, std::string protocol) {
   downstream_.settle();
   record_.protocol = std::move(protocol);
-  co_await relay(downstream_, upstream, pipeline_.deadlines().tunnel);
-  conclude(record_, upstream);
-  pipeline_.recorder().record(record_);
+  downstream_.hand_over(std::make_unique<Handover>(
+      Handover{std::move(upstream), std::move(record_), pipeline_.deadlines().tunnel}));
 }
 
 Async<void> Tunnel::verify_and_relay(Opened opened) {
   Connection& connection = *opened.upstream->connection();
   if (connection.info().protocol == policy::Protocol::kTcp) {
-    co_await relay_to(*opened.upstream, "tcp");
+    relay_to(std::move(opened.upstream), "tcp");
     co_return;
   }
   const FirstBytes first = co_await read_first_bytes(downstream_, pipeline_.deadlines());
@@ -156,7 +156,7 @@ Async<void> Tunnel::verify_and_relay(Opened opened) {
       co_return;
     }
     record_.decision = std::move(decision);
-    co_await relay_to(*opened.upstream, "tls");
+    relay_to(std::move(opened.upstream), "tls");
     co_return;
   }
   if (first.opening == Opening::kHttp && allowed.protocols.http) {

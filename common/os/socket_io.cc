@@ -12,7 +12,7 @@ Moved moved_of(ssize_t count) {
   if (count > 0) return {Moving::kMoved, static_cast<std::size_t>(count)};
   if (count == 0) return {Moving::kEnd};
   if (errno == EAGAIN || errno == EINTR) return {Moving::kWouldBlock};
-  return {Moving::kFailed};
+  return {Moving::kFailed, 0, errno};
 }
 
 constexpr unsigned kSpliceFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;

@@ -19,6 +19,7 @@ enum class Moving : std::uint8_t {
 struct Moved {
   Moving state = Moving::kFailed;
   std::size_t count = 0;
+  int error_number = 0;  // of kFailed
 };
 
 Moved receive_now(int socket, std::span<char> into);

@@ -161,9 +161,12 @@ class Peer(Contestant):
 
     def close(self):
         if self.pid:
-            with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()  # squid takes its shared memory along only so
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
                 self.process.kill()
-            self.process.wait()
+                self.process.wait()
             self.pid = None
             self.log.close()
             shutil.rmtree(self.directory, ignore_errors=True)

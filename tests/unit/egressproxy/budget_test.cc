@@ -251,13 +251,12 @@ TEST(MeteredStream, WritesUpToTheLastByteOfTheBudgetAndResets) {
 TEST(MeteredStream, ReadsUpToTheLastByteOfTheBudgetAndResets) {
   Metered metered(Json{{"bytes_down", 10}});
   asio::write(metered.peer, asio::buffer("1234567890abc", 13));
-  std::array<char, 64> buffer{};
-  const auto first = metered.run(metered.stream.read_some(buffer.data(), buffer.size()));
-  EXPECT_EQ(std::string(buffer.data(), first.count), "1234567890");
-  const auto second = metered.run(metered.stream.read_some(buffer.data(), buffer.size()));
-  EXPECT_EQ(second.count, 0U);
-  EXPECT_TRUE(second.error);
-  EXPECT_NE(second.error, asio::error::eof);
+  metered.run(metered.stream.read_more());
+  EXPECT_EQ(metered.stream.buffered(), "1234567890");
+  const error_code second = metered.run(metered.stream.read_more());
+  EXPECT_EQ(metered.stream.buffered(), "1234567890");
+  EXPECT_TRUE(second);
+  EXPECT_NE(second, asio::error::eof);
   EXPECT_EQ(metered.drain_peer().second, asio::error::connection_reset);
 }
 
@@ -265,24 +264,22 @@ TEST(MeteredStream, ABudgetThatIsUsedToTheByteStillEndsInOrder) {
   Metered metered(Json{{"bytes_down", 5}, {"bytes_up", 5}});
   asio::write(metered.peer, asio::buffer("12345", 5));
   metered.peer.shutdown(tcp::socket::shutdown_send);
-  std::array<char, 64> buffer{};
-  EXPECT_EQ(metered.run(metered.stream.read_some(buffer.data(), buffer.size())).count, 5U);
-  const auto end = metered.run(metered.stream.read_some(buffer.data(), buffer.size()));
-  EXPECT_EQ(end.error, asio::error::eof);
+  EXPECT_FALSE(metered.run(metered.stream.read_more()));
+  EXPECT_EQ(metered.stream.buffered(), "12345");
+  EXPECT_EQ(metered.run(metered.stream.read_more()), asio::error::eof);
   EXPECT_FALSE(metered.run(metered.stream.write("12345")));
   EXPECT_FALSE(metered.stream.connection()->ended().has_value());
 }
 
 TEST(MeteredStream, WhatAnotherConnectionUsedMeanwhileIsNotPassed) {
   Metered metered(Json{{"bytes_down", 10}});
-  std::array<char, 64> buffer{};
   asio::post(metered.context, [&] {
     Meter(metered.budgets.sandbox(), metered.budgets.account("a")).charge(Direction::kDown, 7);
     asio::write(metered.peer, asio::buffer("123456", 6));
   });
-  const auto read = metered.run(metered.stream.read_some(buffer.data(), buffer.size()));
-  EXPECT_EQ(std::string(buffer.data(), read.count), "123");
-  EXPECT_TRUE(metered.run(metered.stream.read_some(buffer.data(), buffer.size())).error);
+  metered.run(metered.stream.read_more());
+  EXPECT_EQ(metered.stream.buffered(), "123");
+  EXPECT_TRUE(metered.run(metered.stream.read_more()));
   EXPECT_EQ(metered.budgets.account("a").left[1], 0U);
 }
 
