@@ -28,6 +28,9 @@ Async<TunnelOutcome> connect(tcp::socket& socket, const Goal& goal) {
       goal.request.empty() ? policy::Reason::kConnectFailed : policy::Reason::kUpstreamProxyFailed;
   error_code error;
   socket.open(goal.peer.protocol(), error);
+  if (error == asio::error::no_descriptors) {
+    co_return TunnelOutcome{policy::Reason::kTooManyConnections, false};
+  }
   if (!error) std::tie(error) = co_await socket.async_connect(goal.peer, kNoThrow);
   if (error) co_return TunnelOutcome{unreachable, false};
   const tcp::endpoint peer = socket.remote_endpoint(error);
@@ -67,7 +70,31 @@ Async<void> wait(Race& race, Clock::time_point until) {
   race.news = false;
 }
 
+// One goal needs no race.
+Async<Dialled> run_alone(Goal goal, milliseconds total) {
+  Dialled result;
+  tcp::socket socket(co_await asio::this_coro::executor);
+  Deadline deadline(socket.get_executor(), total, [&socket] {
+    error_code ignored;
+    socket.close(ignored);
+  });
+  const TunnelOutcome outcome = co_await connect(socket, goal);
+  if (deadline.expired()) {
+    result.timed_out = true;
+  } else if (outcome.reason == policy::Reason::kAllowed) {
+    result.address = goal.address;
+    result.socket = std::move(socket);
+  } else {
+    result.reason = outcome.reason;
+  }
+  co_return result;
+}
+
 Async<Dialled> run(std::vector<Goal> goals, milliseconds stagger, milliseconds total) {
+  if (goals.size() == 1) {
+    Dialled alone = co_await run_alone(std::move(goals.front()), total);
+    co_return alone;
+  }
   const auto executor = co_await asio::this_coro::executor;
   const auto race = std::make_shared<Race>(executor);
   const Clock::time_point end = Clock::now() + total;

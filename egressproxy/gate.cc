@@ -21,6 +21,8 @@ Result<GateSocket> adopt(asio::io_context& context, int fd, const os::SocketFact
     socket.acceptor.emplace(context);
     socket.acceptor->assign(socket.v6 ? tcp::v6() : tcp::v4(), fd, error);
     if (!error) socket.acceptor->non_blocking(true, error);
+    if (!error)
+      socket.acceptor->set_option(tcp::no_delay(true), error);  // accepted ones inherit it
   } else {
     socket.datagrams.emplace(context);
     socket.datagrams->assign(socket.v6 ? udp::v6() : udp::v4(), fd, error);
@@ -40,6 +42,7 @@ Result<GateSocket> listen_tcp(asio::io_context& context, const ListenAt& at) {
   socket.acceptor->open(endpoint.protocol(), error);
   if (!error) socket.acceptor->set_option(tcp::acceptor::reuse_address(true), error);
   if (!error && socket.v6) socket.acceptor->set_option(asio::ip::v6_only(true), error);
+  if (!error) socket.acceptor->set_option(tcp::no_delay(true), error);  // accepted ones inherit it
   if (!error) socket.acceptor->bind(endpoint, error);
   if (!error) socket.acceptor->listen(asio::socket_base::max_listen_connections, error);
   if (error) return Error("listen on " + at.address.to_text() + ": " + error.message());

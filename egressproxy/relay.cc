@@ -329,11 +329,9 @@ Async<Relayed> relay(Stream& downstream, Stream& upstream, milliseconds idle) {
 }
 
 Async<void> carry(Recorder& recorder, Stream& downstream, std::unique_ptr<Handover> handover) {
-  const Relayed relayed = co_await relay(downstream, *handover->upstream, handover->idle);
+  co_await relay(downstream, *handover->upstream, handover->idle);
   EgressRecord& record = handover->record;
-  record.bytes_up += relayed.up;
-  record.bytes_down += relayed.down;
-  conclude_decision(record, *handover->upstream);
+  conclude(record, *handover->upstream);
   recorder.record(record);
 }
 

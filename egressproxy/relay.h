@@ -27,7 +27,7 @@ Async<Relayed> relay(Stream& downstream, Stream& upstream, milliseconds idle);
 // A tunnel that is decided and dialled, and the record of it.
 struct Handover {
   std::unique_ptr<Stream> upstream;
-  EgressRecord record;  // with the bytes that were moved before
+  EgressRecord record;  // what was moved is added at the end
   milliseconds idle;
 };
 

@@ -141,8 +141,6 @@ void Server::turn_away(Role role, tcp::socket socket, milliseconds linger) {
 
 void Server::begin(GateSocket& gate, tcp::socket socket) {
   ++accepted_;
-  error_code error;
-  socket.set_option(tcp::no_delay(true), error);
   // A connection that nothing steered has no original destination (ENOENT).
   std::optional<os::SocketAddress> original;
   if (gate.role == Role::kTransparent) {

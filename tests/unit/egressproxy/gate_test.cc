@@ -1,6 +1,7 @@
 #include "egressproxy/gate.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "egressproxy/authorize.h"
 #include "egressproxy/dialer.h"
@@ -46,6 +47,20 @@ TEST(Gate, ReadsListenOptions) {
                            "dns=127.0.0.1", "dns=::1:53", "=127.0.0.1:53"}) {
     EXPECT_FALSE(parse_listen(text).ok()) << text;
   }
+}
+
+TEST(Gate, ConnectionsInheritThatNothingIsHeldBack) {
+  asio::io_context context;
+  const std::uint16_t port =
+      tcp::acceptor(context, {asio::ip::address_v4::loopback(), 0}).local_endpoint().port();
+  auto gate = open_gate(context, {*parse_listen("explicit=127.0.0.1:" + std::to_string(port))});
+  ASSERT_TRUE(gate.ok());
+  tcp::acceptor& acceptor = *gate->front().acceptor;
+  tcp::socket client(context);
+  client.connect(acceptor.local_endpoint());
+  tcp::no_delay option;
+  acceptor.accept().get_option(option);
+  EXPECT_TRUE(option.value());
 }
 
 policy::EgressPolicy policy_with(const char* rule) {
@@ -146,6 +161,30 @@ TEST(Resolver, ReadsTheServersOfResolvConf) {
   EXPECT_EQ(servers[0].address.to_text(), "192.0.2.53");
   EXPECT_EQ(servers[1].address.to_text(), "2001:db8::53");
   EXPECT_EQ(servers[2].port, 5353);
+}
+
+// What the proxy lacks is not told as a fault of the server.
+TEST(Dialer, TellsThatItHasNoDescriptorLeft) {
+  const auto policy = policy_with("a.example.com");
+  auto allowed = authorize(policy, *policy::parse_endpoint("a.example.com:443"),
+                           policy::Protocol::kTls, addresses({"8.8.8.8"}), {});
+  asio::io_context context;
+  tcp::socket first(context, tcp::v4());  // the loop has what it needs itself
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const struct rlimit none { 0, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  Dialer dialer;
+  Dialled dialled;
+  asio::co_spawn(context, dialer.dial(std::move(allowed.endpoints)),
+                 [&](const std::exception_ptr& thrown, Dialled result) {
+                   if (thrown) std::rethrow_exception(thrown);
+                   dialled = std::move(result);
+                 });
+  context.run();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(dialled.socket.has_value());
+  EXPECT_EQ(dialled.reason, Reason::kTooManyConnections);
 }
 
 }  // namespace
