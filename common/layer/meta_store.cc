@@ -1,12 +1,15 @@
 #include "common/layer/meta_store.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
 #include <map>
 
 #include "common/base/check.h"
+#include "common/os/files.h"
 
 namespace cofferdam::layer {
 namespace {
@@ -151,6 +154,8 @@ struct MetaStore::Impl {
   sqlite3* db = nullptr;
   std::int64_t start_ns = 0;
   bool in_transaction = false;
+  bool unsynced = true;
+  std::filesystem::path file;
   std::map<std::string, Statement> statements;
 
   ~Impl() {
@@ -205,6 +210,7 @@ struct MetaStore::Impl {
 
   Status run(Use& use, std::string_view what) {
     const int code = use.step();
+    if (sqlite3_changes(db) > 0) unsynced = true;
     if (code != SQLITE_DONE && code != SQLITE_ROW) return error(what);
     return {};
   }
@@ -238,6 +244,7 @@ Result<MetaStore> MetaStore::open(const std::filesystem::path& file, std::int64_
   }
   TRY(impl->execute("COMMIT"));
   TRY(impl->read_header(true));
+  impl->file = file;
   return MetaStore(std::move(impl));
 }
 
@@ -450,6 +457,25 @@ Status MetaStore::for_each_link_name(
     visit(blob_at(use.row(), 0), unsigned_at(use.row(), 1), sqlite3_column_int64(use.row(), 2));
   }
   if (code != SQLITE_DONE) return impl_->error("link name");
+  return {};
+}
+
+// SQLite finds by their checksums which frames of the log are whole, so that the log is all that
+// has to be on disk (sqlite.org/walformat.html).
+os::UniqueFd MetaStore::unsynced_log() {
+  if (!impl_->unsynced || impl_->file.empty()) return {};
+  std::filesystem::path log = impl_->file;
+  log += "-wal";
+  auto opened = os::open_file(log, O_RDONLY | O_NOFOLLOW);
+  if (!opened.ok()) return {};
+  impl_->unsynced = false;
+  return std::move(opened).value();
+}
+
+Status MetaStore::sync() {
+  const os::UniqueFd log = unsynced_log();
+  if (!log) return {};
+  if (::fdatasync(log.get()) != 0) return Error::from_errno("meta: sync");
   return {};
 }
 

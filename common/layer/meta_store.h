@@ -18,6 +18,7 @@
 
 #include "common/base/result.h"
 #include "common/base/sha256.h"
+#include "common/os/unique_fd.h"
 
 namespace cofferdam::layer {
 
@@ -121,6 +122,11 @@ class MetaStore final {
   Status for_each_link_group(const std::function<void(const LinkGroupRecord&)>& visit) const;
   Status for_each_link_name(const std::function<void(std::string path, std::uint64_t inode,
                                                      std::int64_t birth_ns)>& visit) const;
+
+  // What was written so far survives a loss of power. Costs nothing when nothing was.
+  Status sync();
+  // The file to sync for that, for another thread to do; none when nothing was written.
+  os::UniqueFd unsynced_log();
 
   // Several records as one transaction; nesting is an error.
   Status begin();

@@ -68,8 +68,15 @@ void do_fsync(fuse_req_t req, fuse_ino_t, int data_only, struct fuse_file_info* 
   const int copy = file.lower ? -1 : ::fcntl(file.fd.get(), F_DUPFD_CLOEXEC, 3);
   if (copy < 0) return reply_status(req, mount.view.sync(file, data_only != 0));
   // A disk takes its time; nobody else is to wait for it.
-  mount.slow.run([req, copy, data_only] {
+  const int log = mount.view.unsynced_log().release();
+  mount.slow.run([req, copy, log, data_only] {
     const os::UniqueFd fd(copy);
+    const os::UniqueFd records(log);
+    // A file that survives must not do so without its base.
+    if (records && ::fdatasync(records.get()) != 0) {
+      fuse_reply_err(req, errno);
+      return;
+    }
     const int failed = data_only != 0 ? ::fdatasync(fd.get()) : ::fsync(fd.get());
     fuse_reply_err(req, failed == 0 ? 0 : errno);
   });

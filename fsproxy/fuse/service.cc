@@ -100,7 +100,6 @@ void Service::run() {
     }
     if ((fds[3].revents & POLLIN) != 0) answer_one(control_.get(), [this] { return stats(); });
   }
-  for (const auto& session : sessions_) session->stop();
   for (const auto& session : sessions_) session->join();
 }
 

@@ -23,6 +23,9 @@ constexpr int kMisses = 16;
 // A sleep that was shorter is mostly the time that waking takes.
 constexpr std::chrono::microseconds kShortSleep{80};
 // How often keep_house is due.
+// Nodes before the oldest are pruned, and how many at once.
+constexpr std::size_t kMaxNodes = 1U << 17U;
+constexpr std::size_t kPruned = 8192;
 constexpr std::chrono::milliseconds kHouse{5};
 // How often it is due without a request, while something is written past us.
 constexpr std::chrono::milliseconds kMeter{20};
@@ -34,7 +37,6 @@ Session::Session(std::string name, const OwnerPolicy& owner)
 
 Session::~Session() {
   if (thread_.joinable()) {
-    stop();
     join();
   }
   if (copies_) copies_->give_up();
@@ -123,13 +125,12 @@ void Session::start(int ended_fd) {
   });
 }
 
-void Session::stop() {
+void Session::join() {
+  // While the mount is still served: see StaleNotifier::stop().
+  if (notifier_) notifier_->stop();
   stopping_ = true;
   const std::uint64_t one = 1;
   (void)!::write(stop_event_.get(), &one, sizeof one);
-}
-
-void Session::join() {
   if (thread_.joinable()) thread_.join();
   if (copies_) copies_->give_up();
   slow_.stop();
@@ -158,6 +159,18 @@ void Session::keep_house() {
     tell_stale(std::move(stale));
   }
   for (const Handle* handle : state_->writers) view_->account_now(*handle->file);
+  prune();
+}
+
+// What the kernel remembers we have to remember, too: it is asked to forget before that is too
+// much.
+void Session::prune() {
+  if (view_->nodes().size() <= kMaxNodes || !notifier_->idle()) return;
+  std::vector<overlay::Stale> idle;
+  for (overlay::Overlay::Idle& entry : view_->idle_entries(kPruned)) {
+    idle.push_back({entry.parent, std::move(entry.name), 0, false, false});
+  }
+  notifier_->tell(std::move(idle), false);
 }
 
 void Session::publish() {

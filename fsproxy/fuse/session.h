@@ -34,9 +34,8 @@ class Session final {
 
   // Starts the thread; `ended_fd` gets one byte when it ends.
   void start(int ended_fd);
-  // Asks the thread to end after the request that it works on. Any thread.
-  void stop();
-  // Waits for the end; what is recorded is written then.
+  // Asks the thread to end after the request that it works on and waits for that; what is recorded
+  // is written then.
   void join();
 
   const std::string& name() const { return name_; }
@@ -58,6 +57,7 @@ class Session final {
   // What has to be done now and then, also while requests keep coming: records, news of lower, what
   // was written past us.
   void keep_house();
+  void prune();
   // The numbers that stats tell.
   void publish();
   void tell_stale(std::vector<overlay::Stale> stale);

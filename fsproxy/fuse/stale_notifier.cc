@@ -8,12 +8,21 @@ StaleNotifier::StaleNotifier(struct fuse_session* session)
     : session_(session), thread_([this] { work(); }) {}
 
 StaleNotifier::~StaleNotifier() {
+  stop();
+}
+
+void StaleNotifier::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     ready_.notify_one();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool StaleNotifier::idle() {
+  const std::lock_guard lock(mutex_);
+  return now_.empty() && !telling_;
 }
 
 void StaleNotifier::tell(std::vector<overlay::Stale> stale, bool twice) {
@@ -39,9 +48,11 @@ void StaleNotifier::work() {
     }
     Batch batch = std::move(now_.front());
     now_.pop_front();
+    telling_ = true;
     lock.unlock();
     tell_kernel(batch.stale);
     lock.lock();
+    telling_ = false;
     if (batch.again) {
       later_.push_back({steady_clock::now() + kAgainAfter, std::move(batch.stale), false});
     }

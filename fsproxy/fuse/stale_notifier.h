@@ -29,6 +29,11 @@ class StaleNotifier final {
 
   // Any thread. `twice`: it came from lower.
   void tell(std::vector<overlay::Stale> stale, bool twice);
+  // Nothing is left to be told now. Any thread.
+  bool idle();
+  // Tells nothing more. The mount must still be served: the kernel may be waiting for an answer
+  // before it listens.
+  void stop();
 
  private:
   struct Batch {
@@ -44,6 +49,7 @@ class StaleNotifier final {
   std::condition_variable ready_;
   std::deque<Batch> now_;    // under mutex_
   std::deque<Batch> later_;  // under mutex_, by time
+  bool telling_ = false;     // under mutex_
   bool stopping_ = false;    // under mutex_
   std::thread thread_;
 };

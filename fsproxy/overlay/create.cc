@@ -15,6 +15,11 @@ constexpr std::size_t kMaxDepth = 2048;
 // Records for each entry that the quota allows.
 constexpr std::uint64_t kRowsPerEntry = 8;
 
+// mkdir(2) takes neither set-id bit.
+bool needs_chmod(mode_t mode) {
+  return (mode & 06000U) != 0;
+}
+
 }  // namespace
 
 Result<Overlay::Slot> Overlay::open_slot(std::string_view operation, Node& parent,
@@ -92,7 +97,9 @@ Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id
   TRY_ASSIGN(Node * parent, live_directory(parent_id));
   TRY_ASSIGN(Slot slot, open_slot(operation, *parent, name, bytes));
   const bool directory = S_ISDIR(mode);
-  const bool staged = slot.whiteout || slot.lower_hidden || slot.row;
+  // Whatever takes more than one step is made out of sight.
+  const bool staged = slot.whiteout || slot.lower_hidden || slot.row || gives_away_ ||
+                      (directory && needs_chmod(mode));
   const std::string at = staged ? staged_name() : name;
   const int dir_fd = staged ? work_.get() : slot.dir->get();
   const auto build = [&]() -> Status {
@@ -132,7 +139,7 @@ Result<Entry> Overlay::make_directory(NodeId parent, const std::string& name, mo
   if ((above.st.st_mode & S_ISGID) != 0) mode |= S_ISGID;
   return make_in_slot("mkdir", parent, name, S_IFDIR | mode, 4096, [&](int dir_fd, const char* at) {
     if (::mkdirat(dir_fd, at, mode & 01777U) != 0) return -1;
-    if ((mode & 06000U) == 0 && !privileged_ && (mode & 0500U) == 0500U) return 0;
+    if (!needs_chmod(mode)) return 0;
     return ::fchmodat(dir_fd, at, mode, 0);
   });
 }

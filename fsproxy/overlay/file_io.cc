@@ -216,6 +216,8 @@ Result<off_t> Overlay::seek(OpenFile& file, off_t offset, int whence) {
 
 Status Overlay::sync(OpenFile& file, bool data_only) {
   if (file.lower) return {};
+  // A file that survives must not do so without its base.
+  if (meta_) TRY(meta_->sync());
   if ((data_only ? ::fdatasync(file.fd.get()) : ::fsync(file.fd.get())) != 0) {
     return Error::from_errno("fsync");
   }

@@ -157,6 +157,7 @@ void Overlay::close(OpenDir* dir) {
 Status Overlay::sync_directory(NodeId id) {
   Node* node = nodes_.find(id);
   if (node == nullptr || !node->upper || !attached(*node)) return {};
+  if (meta_) TRY(meta_->sync());
   TRY_ASSIGN(const os::UniqueFd fd, open_upper_directory(*node));
   if (::fsync(fd.get()) != 0) return Error::from_errno("fsync");
   return {};

@@ -165,6 +165,9 @@ class Overlay final {
   struct statvfs statistics() const;
   // Writes pending read records; call at least every Records::kFlushInterval while there are any.
   Status flush_records() { return records_->flush_reads(); }
+  // A descriptor of what has to be synced before a file is, if there is anything. Whoever takes it
+  // syncs it.
+  os::UniqueFd unsynced_log() { return meta_ ? meta_->unsynced_log() : os::UniqueFd(); }
   bool has_pending_records() const { return records_->has_unwritten_reads(); }
 
   bool knows(NodeId id) const { return nodes_.contains(id); }

@@ -257,6 +257,32 @@ def test_names_that_are_looked_up_for_ever_are_not_kept(world):
     assert world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["mounts"][0]["nodes"] < 100
 
 
+def test_many_names_are_forgotten_again(world):
+    """More names than the service keeps, each of which the kernel remembers as long as it may."""
+    count = int(os.environ.get("COFFERDAM_MANY_NAMES", "200000"))
+    for i in range(count):
+        if i % 10000 == 0:
+            (world.lower / f"many{i // 10000}").mkdir()
+        os.symlink("x", world.lower / f"many{i // 10000}/l{i}")
+    world.start()
+    before = memory_of(world)
+    m = os.fspath(world.mnt)
+    worst = 0
+    for i in range(count):
+        os.lstat(f"{m}/many{i // 10000}/l{i}")
+        if i % 10000 == 0:
+            worst = max(worst, memory_of(world) - before)
+    for _ in range(100):
+        nodes = world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["mounts"][0]["nodes"]
+        if nodes < 150000:
+            break
+        os.lstat(f"{m}/file")
+        time.sleep(0.1)
+    print(f"{count} names: {nodes} nodes, {worst >> 20} MiB more at the worst")
+    assert nodes < 150000 and worst < 200 << 20
+    assert os.readlink(f"{m}/many0/l7") == "x" and len(os.listdir(f"{m}/many0")) == 10000
+
+
 def test_a_directory_of_a_hundred_thousand_names(world):
     big = world.lower / "big"
     big.mkdir()

@@ -45,9 +45,8 @@ TEST_F(TreeWalk, DeepTreesNeedAHandfulOfDescriptors) {
   int directories = 0;
   int files = 0;
   const Status walked = with_few_descriptors([&] {
-    return walk_below(top_.get(), [&](const struct stat& st) {
-      ++(S_ISDIR(st.st_mode) ? directories : files);
-    });
+    return walk_below(
+        top_.get(), [&](const struct stat& st) { ++(S_ISDIR(st.st_mode) ? directories : files); });
   });
   EXPECT_TRUE(walked.ok()) << walked.error().message();
   EXPECT_EQ(directories, 2 * kDepth);
