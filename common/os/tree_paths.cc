@@ -22,6 +22,15 @@ Status rename_with(int from_directory, std::string_view from, int to_directory, 
   const std::string from_name(from);
   const std::string to_name(to);
   if (::renameat2(from_directory, from_name.c_str(), to_directory, to_name.c_str(), flags) != 0) {
+    // What rename(2) with flags says where a file system knows none of them.
+    if (errno == EINVAL) {
+      return Error(
+          std::string(what) +
+              ": this file system has no RENAME_EXCHANGE and RENAME_NOREPLACE; they are in "
+              "ext4, xfs, btrfs, tmpfs and overlayfs: work on a copy there, or use "
+              "cofferdam export and git apply",
+          EINVAL);
+    }
     return Error::from_errno(what);
   }
   return {};

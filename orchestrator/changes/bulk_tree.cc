@@ -66,6 +66,12 @@ class Looker final {
     const Kind kind = kind_of_mode(st.st_mode);
     if (kind == Kind::kOther || is_hidden_(full, kind == Kind::kDirectory)) return false;
     if (kind == Kind::kFile && (st.st_mode & kSetIdBits) != 0) return false;
+    // One that cannot be copied is left out by itself, not with all that lies beside it.
+    const bool surely_readable = (st.st_mode & S_IRUSR) != 0 && st.st_uid == ::geteuid();
+    if (kind == Kind::kFile && !surely_readable &&
+        ::faccessat(directory, name.c_str(), R_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) != 0) {
+      return false;
+    }
     ++tree.entries;
     Change change;
     change.path = full;

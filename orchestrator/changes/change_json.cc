@@ -132,6 +132,7 @@ Json to_json(const Change& change) {
                     {"rule", change.risk.rule},
                     {"reason", change.risk.reason}};
   }
+  if (!change.secret.empty()) json["secret"] = change.secret;
   return json;
 }
 

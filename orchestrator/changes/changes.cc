@@ -10,6 +10,7 @@
 #include "common/os/files.h"
 #include "common/os/tree_paths.h"
 #include "orchestrator/changes/collector.h"
+#include "orchestrator/changes/known_secrets.h"
 #include "orchestrator/changes/session.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -90,7 +91,8 @@ Result<ReviewSession> ReviewSession::open(const SandboxRecord& sandbox) {
   TRY_ASSIGN(LayerView view, LayerView::open(sandbox));
   TRY_ASSIGN(Settled settled, Settled::load(sandbox));
   TRY_ASSIGN(RiskTable risks, RiskTable::built_in());
-  return ReviewSession{std::move(view), std::move(settled), std::move(risks)};
+  TRY_ASSIGN(auto scanner, secrets::SecretScanner::built_in(known_secrets_of(sandbox)));
+  return ReviewSession{std::move(view), std::move(settled), std::move(risks), std::move(scanner)};
 }
 
 Result<Placement> ReviewSession::placement(const SandboxRecord& sandbox) {
@@ -115,7 +117,7 @@ Result<Placement> ReviewSession::placement(const SandboxRecord& sandbox) {
 Result<ChangeSet> ReviewSession::collect_in(Placement rules) const {
   const mode_t mask = ::umask(022);
   ::umask(mask);
-  return Collector(view, std::move(rules), risks, settled, mask).collect();
+  return Collector(view, std::move(rules), {risks, secrets, settled, mask}).collect();
 }
 
 Result<ChangeSet> ReviewSession::collect(const SandboxRecord& sandbox) const {

@@ -62,6 +62,7 @@ struct Change {
   ObjectState theirs;      // set-id bits that the base did not have are already gone
   bool dropped_set_id = false;
   Risk risk;
+  std::string secret;  // what secret it brings along, in words: "a GitHub token"; empty: none seen
   // Above 0: a whole directory of ignored content as one change, with so many objects.
   std::uint64_t bulk_entries = 0;
   std::uint64_t bulk_bytes = 0;

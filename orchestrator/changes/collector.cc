@@ -27,6 +27,14 @@ bool has_content(layer::Kind kind) {
   return kind == layer::Kind::kFile || kind == layer::Kind::kSymlink;
 }
 
+secrets::SecretSearch search_into(const secrets::SecretScanner& scanner,
+                                  std::map<std::string, std::string>& found) {
+  constexpr std::size_t kMaxSecrets = 1000;
+  return {scanner, [&found](std::string_view secret, std::string_view what) {
+            if (found.size() < kMaxSecrets) found.emplace(secret, what);
+          }};
+}
+
 ChangeKind kind_of(const ObjectState& base, const ObjectState& theirs) {
   if (base.absent()) return ChangeKind::kAdded;
   if (theirs.absent()) return ChangeKind::kDeleted;
@@ -89,13 +97,13 @@ Result<bool> Collector::take_bulk(const std::string& path, const UpperEntry& ent
   TRY_ASSIGN(const auto record, view_.meta().base(path));
   const bool had = record.has_value() && (record->version.kind != layer::Kind::kAbsent ||
                                           record->state != layer::BaseState::kKnown);
-  if (had || settled_.paths.contains(path)) return false;
+  if (had || criteria_.settled.paths.contains(path)) return false;
   const auto parent = os::open_parent_in_tree(view_.workspace(), path);
   if (parent.ok() && os::stat_in(parent->get(), os::leaf_of(path)).ok()) return false;
-  TRY_ASSIGN(const auto tree,
-             look_through(view_.upper(), path, risks_, [&](const std::string& below, bool is_dir) {
-               return placement_.is_hidden(below, is_dir);
-             }));
+  TRY_ASSIGN(const auto tree, look_through(view_.upper(), path, criteria_.risks,
+                                           [&](const std::string& below, bool is_dir) {
+                                             return placement_.is_hidden(below, is_dir);
+                                           }));
   if (!tree.has_value() || !affords_holes(tree->holes)) return false;
   Change change;
   change.path = path;
@@ -159,19 +167,51 @@ bool Collector::was_absent(std::string_view path) const {
   return false;
 }
 
-Result<ObjectState> Collector::theirs(const std::string& path, const UpperEntry& entry) const {
+Result<ObjectState> Collector::theirs(const std::string& path, const UpperEntry& entry,
+                                      Secrets& secrets) const {
   ObjectState state;
   state.kind = entry.kind;
   if (entry.kind != layer::Kind::kSymlink) state.mode = entry.mode;
   if (!has_content(entry.kind)) return state;
   Sha256 hash;
+  secrets::SecretSearch search = search_into(criteria_.secrets, secrets);
   TRY(view_.read_theirs(path, [&](std::string_view bytes) -> Status {
     hash.update(bytes);
+    search.feed(bytes);
     state.size += bytes.size();
     return {};
   }));
+  search.finish();
   state.sha256 = hash.finish();
   return state;
+}
+
+void Collector::judge_secrets(Change& change, Secrets secrets) const {
+  if (!secrets.empty() && has_content(change.base.kind)) {
+    Secrets before;
+    secrets::SecretSearch search = search_into(criteria_.secrets, before);
+    const Status read = view_.read_base(change.path, change.base, [&](std::string_view bytes) {
+      search.feed(bytes);
+      return Status();
+    });
+    search.finish();
+    // What cannot be read is not known to have held it.
+    if (read.ok()) {
+      for (const auto& [text, what] : before) secrets.erase(text);
+    }
+  }
+  secrets::SecretSearch name = search_into(criteria_.secrets, secrets);
+  name.feed(change.path);
+  name.finish();
+  if (secrets.empty() || change.theirs.absent()) return;
+  change.secret = secrets.begin()->second;
+  if (secrets.size() > 1) change.secret += " and " + std::to_string(secrets.size() - 1) + " more";
+  const std::string reason = "it holds " + change.secret;
+  if (change.risk.level == RiskLevel::kNeedsAllowance) {
+    change.risk.reason += "; " + reason;
+  } else {
+    change.risk = {RiskLevel::kNeedsAllowance, "secret", reason};
+  }
 }
 
 // A file's size costs the sandbox nothing where nothing is stored; reading it costs us.
@@ -188,7 +228,8 @@ void Collector::restrict_mode(Change& change) const {
   const std::uint32_t dropped =
       change.theirs.mode & kSetIdBits & ~(vouched ? change.base.mode : 0U);
   // Permissions that the user's own umask keeps from new files come from a sandbox neither.
-  const std::uint32_t masked = change.theirs.mode & umask_ & ~(same_kind ? change.base.mode : 0U);
+  const std::uint32_t masked =
+      change.theirs.mode & criteria_.umask & ~(same_kind ? change.base.mode : 0U);
   change.theirs.mode &= ~(dropped | masked);
   change.dropped_set_id = dropped != 0 && change.theirs.kind == layer::Kind::kFile;
 }
@@ -197,6 +238,7 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
                         const UpperEntry* entry) {
   Change change;
   change.path = path;
+  Secrets secrets;
   if (record != nullptr) {
     change.base = state_of(*record);
     change.base_known = record->state == layer::BaseState::kKnown;
@@ -204,8 +246,8 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
     change.base_known = was_absent(path);
   }
   if (has_content(change.base.kind) && !change.base.sha256.has_value()) change.base_known = false;
-  const auto before = settled_.paths.find(path);
-  if (before != settled_.paths.end()) {
+  const auto before = criteria_.settled.paths.find(path);
+  if (before != criteria_.settled.paths.end()) {
     change.base = before->second;
     change.base_known = true;
   }
@@ -227,7 +269,7 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
                                 1});
       return {};
     }
-    auto made = theirs(path, *entry);
+    auto made = theirs(path, *entry, secrets);
     if (!made.ok()) {
       set_.omissions.push_back({path, "unreadable", made.error().message(), 1});
       return {};
@@ -237,7 +279,7 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
   restrict_mode(change);
 
   if (change.base_known && change.theirs.same_as(change.base)) {
-    if (before != settled_.paths.end()) ++set_.settled;
+    if (before != criteria_.settled.paths.end()) ++set_.settled;
     return {};
   }
   if (change.base.kind == layer::Kind::kOther) {
@@ -252,7 +294,8 @@ Status Collector::judge(const std::string& path, const layer::BaseRecord* record
       return {};
     }));
   }
-  change.risk = risks_.assess(change, link);
+  change.risk = criteria_.risks.assess(change, link);
+  judge_secrets(change, std::move(secrets));
   set_.changes.push_back(std::move(change));
   return {};
 }

@@ -4,6 +4,7 @@
 // proportional to what the sandbox touched.
 #pragma once
 
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,19 +17,22 @@
 #include "orchestrator/changes/risk.h"
 #include "orchestrator/changes/settled.h"
 #include "orchestrator/changes/upper_walk.h"
+#include "orchestrator/secrets/secret_scanner.h"
 
 namespace cofferdam::orchestrator::changes {
 
+// What changes are judged by; all of it outlives the collector.
+struct Criteria {
+  const RiskTable& risks;
+  const secrets::SecretScanner& secrets;
+  const Settled& settled;
+  std::uint32_t umask;  // bits that new objects of the user do not get either
+};
+
 class Collector final {
  public:
-  // `umask`: bits that new objects of the user do not get either.
-  Collector(const LayerView& view, Placement placement, const RiskTable& risks,
-            const Settled& settled, std::uint32_t umask)
-      : view_(view),
-        placement_(std::move(placement)),
-        risks_(risks),
-        settled_(settled),
-        umask_(umask) {}
+  Collector(const LayerView& view, Placement placement, Criteria criteria)
+      : view_(view), placement_(std::move(placement)), criteria_(criteria) {}
 
   Result<ChangeSet> collect();
 
@@ -45,7 +49,12 @@ class Collector final {
   Absent without_upper(std::string_view path) const;
   bool was_absent(std::string_view path) const;
   Status judge(const std::string& path, const layer::BaseRecord* record, const UpperEntry* entry);
-  Result<ObjectState> theirs(const std::string& path, const UpperEntry& entry) const;
+  // Secret text -> what it is.
+  using Secrets = std::map<std::string, std::string>;
+  Result<ObjectState> theirs(const std::string& path, const UpperEntry& entry,
+                             Secrets& secrets) const;
+  // Those that the base does not hold already make the change a risky one.
+  void judge_secrets(Change& change, Secrets secrets) const;
   void restrict_mode(Change& change) const;
   bool affords_holes(std::uint64_t holes);
   Status grow(std::size_t bytes);
@@ -53,9 +62,7 @@ class Collector final {
 
   const LayerView& view_;
   Placement placement_;
-  const RiskTable& risks_;
-  const Settled& settled_;
-  std::uint32_t umask_;
+  Criteria criteria_;
   ChangeSet set_;
   std::unordered_map<std::string, UpperEntry> upper_;
   std::unordered_set<std::string> with_base_;        // upper paths that have a base record

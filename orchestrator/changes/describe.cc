@@ -89,7 +89,8 @@ std::string verdict(const MergeReport& report, bool dry_run) {
            shown(report.kept.string()) + "\n";
   }
   if (report.has_conflicts()) return "nothing was written\n";
-  if (taken == 0) {
+  const bool moved = report.commits.has_value() && report.commits->move.has_value();
+  if (taken == 0 && !moved) {
     std::string text = "nothing to do";
     if (report.settled > 0) text += ": " + plural(report.settled, "change") + " settled before";
     return text + "\n";
@@ -122,6 +123,7 @@ std::string describe(const MergeReport& report, bool dry_run) {
     }
   }
   list_left_out(text, report);
+  if (report.commits.has_value()) text += describe(*report.commits, dry_run);
   const std::size_t same = report.count(Outcome::kSame);
   if (same > 0) text += plural(same, "path") + " already as the sandbox has it\n";
   const std::size_t rest = report.count(Outcome::kNotSelected);

@@ -159,22 +159,28 @@ Status write_diff(const SandboxRecord& sandbox, DiffForm form,
   std::erase_if(set.omissions, other);
   std::erase_if(set.ignored, other);
   TRY(find_renames(session.view, set));
-  DiffWriter writer(session, set, colour, out);
-  switch (form) {
-    case DiffForm::kPatch:
-      return writer.patch();
-    case DiffForm::kStat:
-      return writer.stat();
-    case DiffForm::kNameStatus:
-      return writer.name_status();
-    case DiffForm::kJson: {
-      Json json = to_json(set);
-      json["sandbox"] = sandbox.id;
-      json["name"] = sandbox.name;
-      return out(printable_json(json, 2) + "\n");
+  // What is shown is redacted; what is stored (export) is not.
+  secrets::SecretRedactor redactor(session.secrets);
+  const Sink shown = [&](std::string_view bytes) { return redactor.feed(bytes, out); };
+  DiffWriter writer(session, set, colour, shown);
+  const auto write = [&]() -> Status {
+    switch (form) {
+      case DiffForm::kPatch:
+        return writer.patch();
+      case DiffForm::kStat:
+        return writer.stat();
+      case DiffForm::kNameStatus:
+        return writer.name_status();
+      case DiffForm::kJson:
+        break;
     }
-  }
-  return {};
+    Json json = to_json(set);
+    json["sandbox"] = sandbox.id;
+    json["name"] = sandbox.name;
+    return out(printable_json(json, 2) + "\n");
+  };
+  TRY(write());
+  return redactor.finish(out);
 }
 
 }  // namespace cofferdam::orchestrator::changes

@@ -83,6 +83,7 @@ Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out)
     if (!result.note.empty()) {
       report.not_in_patch.push_back({change.path, "not_in_patch", result.note, 1});
     }
+    if (!change.secret.empty()) report.secrets.emplace_back(change.path, change.secret);
     Json row = row_of(set, away, i);
     row["in_patch"] = to_text(result.written);
     if (!result.note.empty()) row["note"] = result.note;

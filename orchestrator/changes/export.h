@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/json_text.h"
 #include "common/base/result.h"
@@ -15,6 +17,8 @@ struct ExportReport {
   std::uint64_t patch_bytes = 0;
   std::size_t exported = 0;
   std::vector<Omission> not_in_patch;  // changes, or parts of them, that the patch does not hold
+  // Paths whose content, which the patch holds as it is, brings a secret along; and which.
+  std::vector<std::pair<std::string, std::string>> secrets;
   std::vector<Omission> omissions;
   std::vector<Ignored> ignored;
 };

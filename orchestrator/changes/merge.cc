@@ -138,8 +138,10 @@ Status write(const SandboxRecord& sandbox, const ReviewSession& session,
     if (item.outcome == Outcome::kTaken) taken.push_back(&item);
   }
   auto settled = settlements(report, session.settled);
-  if (taken.empty()) return settle(sandbox, settled, Position::kAfter);
+  const bool moves = report.commits.has_value() && report.commits->move.has_value();
+  if (taken.empty() && !moves) return settle(sandbox, settled, Position::kAfter);
   Steps steps = steps_of(taken);
+  if (moves) steps.plan.branch = std::make_shared<const BranchMove>(*report.commits->move);
   steps.plan.settled = std::move(settled);
   const int workspace = session.view.workspace();
   TRY_ASSIGN(Journal journal,
@@ -178,7 +180,8 @@ std::size_t MergeReport::count(Outcome outcome) const {
 
 bool MergeReport::has_conflicts() const {
   return count(Outcome::kConflict) + count(Outcome::kRefused) > 0 ||
-         (strict_reads && !stale_reads.empty());
+         (strict_reads && !stale_reads.empty()) ||
+         (commits.has_value() && !commits->refused.empty());
 }
 
 int MergeReport::exit_status() const {
@@ -208,6 +211,12 @@ Result<MergeReport> merge_sandbox(const SandboxRecord& sandbox, const MergeOptio
   TRY_ASSIGN(report.items, decide_merge(session.view, set, options));
   report.omissions = std::move(set.omissions);
   report.ignored = std::move(set.ignored);
+  if (options.commits.has_value()) {
+    const CommitOptions wanted{*options.commits, options.dry_run, options.allow_risky};
+    auto commits = bring_commits_home(sandbox, session, placement, wanted);
+    if (!commits.ok()) return commits.error().context("commits");
+    report.commits = std::move(commits).value();
+  }
   if (report.has_conflicts() || options.dry_run) return report;
   TRY(write(sandbox, session, options, report));
   return report;

@@ -7,11 +7,13 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
 #include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/commits.h"
 #include "orchestrator/changes/transaction.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -29,8 +31,10 @@ struct MergeOptions {
   std::map<std::string, Side> take;      // path (or a directory above) -> whose version
   std::vector<std::string> allow_risky;  // paths or directories
   std::vector<std::string> paths;        // only these and what lies below; empty: everything
-  BeforeAct before_act;                  // for tests
-  bool objects_in_workspace = false;     // for tests
+  // Commits too, with the program that reads them; not together with `paths`.
+  std::optional<std::filesystem::path> commits;
+  BeforeAct before_act;               // for tests
+  bool objects_in_workspace = false;  // for tests
 };
 
 enum class Outcome : std::uint8_t {
@@ -66,6 +70,7 @@ struct MergeReport {
   std::vector<Ignored> ignored;
   std::uint64_t settled = 0;
   bool strict_reads = false;
+  std::optional<CommitReport> commits;
   bool written = false;  // the workspace was changed, and holds what was to be taken
   // Writing failed: why; everything was taken back but `stuck`.
   std::string failure;
@@ -84,5 +89,8 @@ Result<MergeReport> merge_sandbox(const SandboxRecord& sandbox, const MergeOptio
 
 // The report for people; everything from the sandbox escaped.
 std::string describe(const MergeReport& report, bool dry_run);
+
+// The same for programs: one row per change with its outcome, and everything that was left out.
+Json to_json(const MergeReport& report, bool dry_run);
 
 }  // namespace cofferdam::orchestrator::changes

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/os/tree_paths.h"
+#include "orchestrator/changes/branch_move.h"
 #include "orchestrator/changes/change_json.h"
 #include "orchestrator/changes/forbidden_names.h"
 
@@ -47,10 +48,12 @@ Json to_json(const TransactionPlan& plan) {
     row["after"] = to_json(settlement.after);
     settled.push_back(std::move(row));
   }
-  return {{"version", 1},
-          {"origin", plan.origin == Position::kBefore ? "before" : "after"},
-          {"steps", std::move(steps)},
-          {"settled", std::move(settled)}};
+  Json json = {{"version", 1},
+               {"origin", plan.origin == Position::kBefore ? "before" : "after"},
+               {"steps", std::move(steps)},
+               {"settled", std::move(settled)}};
+  if (plan.branch != nullptr) json["branch"] = to_json(*plan.branch);
+  return json;
 }
 
 Result<TransactionPlan> plan_from_json(const Json& json) {
@@ -73,6 +76,10 @@ Result<TransactionPlan> plan_from_json(const Json& json) {
     }
     TRY_ASSIGN(settlement.after, state_from_json(row.value("after", Json())));
     plan.settled.push_back(std::move(settlement));
+  }
+  if (json.contains("branch")) {
+    TRY_ASSIGN(BranchMove move, branch_move_from_json(json["branch"]));
+    plan.branch = std::make_shared<const BranchMove>(std::move(move));
   }
   return plan;
 }

@@ -6,6 +6,7 @@
 
 #include "common/os/file_lock.h"
 #include "common/os/files.h"
+#include "orchestrator/changes/branch_move.h"
 #include "orchestrator/changes/settled.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -61,12 +62,22 @@ Ending bring_to_end(const SandboxRecord& sandbox, Journal& journal, const Transa
   Ending ending;
   ending.position = to;
   Transaction transaction(workspace, journal.objects(), plan, before_act);
-  if (const Status done = transaction.run(to); !done.ok()) {
+  const auto run = [&](Position where) -> Status {
+    TRY(transaction.run(where));
+    if (plan.branch == nullptr) return {};
+    if (before_act) TRY(before_act("branch", plan.branch->branch));
+    return move_branch(sandbox.workspace, *plan.branch, where);
+  };
+  if (const Status done = run(to); !done.ok()) {
     ending.failure = done.error().message();
     ending.position = other(to);
     // Without this record a kill from here on means that it is tried once more: whole as well.
     (void)journal.set_phase(to == Position::kAfter ? Phase::kBack : Phase::kForward).ok();
     ending.stuck = transaction.run_what_can_be(other(to));
+    if (plan.branch != nullptr) {
+      const Status back = move_branch(sandbox.workspace, *plan.branch, other(to));
+      if (!back.ok()) ending.failure += "; " + back.error().message();
+    }
   }
   if (const Status closed = close(sandbox, journal, plan, ending, before_act); !closed.ok()) {
     ending.unfinished = closed.error().message();

@@ -6,6 +6,7 @@
 #include "orchestrator/changes/placement.h"
 #include "orchestrator/changes/risk.h"
 #include "orchestrator/changes/settled.h"
+#include "orchestrator/secrets/secret_scanner.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -13,6 +14,7 @@ struct ReviewSession {
   LayerView view;
   Settled settled;
   RiskTable risks;
+  secrets::SecretScanner secrets;
 
   static Result<ReviewSession> open(const SandboxRecord& sandbox);
   static Result<Placement> placement(const SandboxRecord& sandbox);

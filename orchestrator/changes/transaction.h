@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,10 +51,13 @@ struct Settlement {
   ObjectState after;
 };
 
+struct BranchMove;  // branch_move.h
+
 struct TransactionPlan {
   Position origin = Position::kBefore;  // where every step stood when staged_inode was recorded
   std::vector<Step> steps;              // in the order in which they are carried out
   std::vector<Settlement> settled;
+  std::shared_ptr<const BranchMove> branch;  // what goes with the steps, after them; or none
 
   // What the workspace holds at each path when all steps stand there.
   std::map<std::string, ObjectState> states(Position at) const;

@@ -5,6 +5,7 @@
 #include "common/base/escape.h"
 #include "common/os/file_lock.h"
 #include "common/os/files.h"
+#include "orchestrator/changes/branch_move.h"
 #include "orchestrator/changes/journal.h"
 #include "orchestrator/changes/recovery.h"
 
@@ -54,6 +55,12 @@ Result<UndoReport> undo_merge(const SandboxRecord& sandbox, const UndoOptions& o
   report.paths = plan.states(Position::kBefore).size();
   const Transaction transaction(workspace->get(), journal->objects(), plan, {});
   auto changed = transaction.changed_since(Position::kAfter);
+  if (changed.ok() && plan.branch != nullptr) {
+    auto moved = branch_changed_since(sandbox.workspace, *plan.branch, Position::kAfter);
+    if (!moved.ok()) return moved.error();
+    changed->insert(changed->end(), moved->begin(), moved->end());
+    report.branch = plan.branch->branch;
+  }
   Status done;
   if (!changed.ok()) {
     done = changed.error();
@@ -90,7 +97,9 @@ std::string describe(const UndoReport& report) {
            "\neverything was put back; the merge stays\n";
   }
   return text + "undone: " + std::to_string(report.paths) +
-         (report.paths == 1 ? " path is" : " paths are") + " as before the merge\n";
+         (report.paths == 1 ? " path is" : " paths are") +
+         (report.branch.empty() ? "" : ", and branch " + shown(report.branch) + ",") +
+         " as before the merge\n";
 }
 
 }  // namespace cofferdam::orchestrator::changes

@@ -20,6 +20,7 @@ struct UndoReport {
   // What somebody changed since the merge: then nothing is written.
   std::vector<StuckStep> changed;
   std::size_t paths = 0;  // given back
+  std::string branch;     // given back too, or empty
   std::string failure;
   std::vector<StuckStep> stuck;
   std::filesystem::path kept;

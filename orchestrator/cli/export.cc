@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "common/os/files.h"
+#include "orchestrator/changes/artifacts.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/review.h"
 #include "orchestrator/cli/surroundings.h"
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   std::string selector;
   std::string file;
+  std::string artifacts;
 };
 
 // git refuses a patch above this (apply.c, MAX_APPLY_SIZE).
@@ -25,6 +27,9 @@ constexpr std::uint64_t kMaxApplyBytes = 1023ULL << 20U;
 void tell(const changes::ExportReport& report) {
   for (const auto& omission : report.not_in_patch) {
     note("not in the patch: " + omission.path + ": " + omission.detail);
+  }
+  for (const auto& [path, what] : report.secrets) {
+    note("the patch holds a secret as it is: " + path + ": " + what);
   }
   for (const auto& omission : report.omissions) {
     note("left out: " + omission.path + ": " + omission.detail + " (" + omission.reason + ")");
@@ -83,10 +88,47 @@ Result<changes::ExportReport> export_to_file(const SandboxRecord& sandbox,
   return report;
 }
 
+Result<changes::ArtifactReport> write_artifacts(const SandboxRecord& sandbox,
+                                                const std::string& file) {
+  const std::string part = file + ".part";
+  TRY_ASSIGN(const os::UniqueFd fd, os::open_file(part, O_WRONLY | O_CREAT | O_EXCL, 0644));
+  Buffered out(fd.get());
+  auto report =
+      changes::export_artifacts(sandbox, [&](std::string_view bytes) { return out.write(bytes); });
+  if (const Status written = out.flush(); report.ok() && !written.ok()) report = written.error();
+  if (report.ok() && ::rename(part.c_str(), file.c_str()) != 0) {
+    report = Error::from_errno("rename " + part);
+  }
+  if (!report.ok()) {
+    ::unlink(part.c_str());
+    return report;
+  }
+  TRY(os::write_file_atomic(file + ".json", printable_json(report->manifest, 2) + "\n", 0644));
+  return report;
+}
+
+int export_artifacts(const SandboxRecord& sandbox, const std::string& file) {
+  const auto report = write_artifacts(sandbox, file);
+  if (!report.ok()) return fail(report.error());
+  for (const auto& omission : report->omissions) {
+    note("left out: " + omission.path + ": " + omission.detail + " (" + omission.reason + ")");
+  }
+  for (const std::string& pattern : report->unmatched) note("nothing matches " + pattern);
+  note(std::to_string(report->files) + (report->files == 1 ? " artifact in " : " artifacts in ") +
+       file + ", described in " + file + ".json");
+  return 0;
+}
+
 int export_changes(const Context& context, const Options& options) {
   const auto sandbox = find_sandbox(context, options.selector);
   if (!sandbox.ok()) return fail(sandbox.error());
+  // It is for programs: nothing in it is escaped or redacted.
+  if (options.file.empty() && options.artifacts.empty() && ::isatty(STDOUT_FILENO) != 0) {
+    (void)fail("a patch is not for a terminal: -o FILE, or cofferdam diff to read it");
+    return kExitUsage;
+  }
   warn_if_running(*sandbox);
+  if (!options.artifacts.empty()) return export_artifacts(*sandbox, options.artifacts);
   const auto report = options.file.empty() ? export_to(STDOUT_FILENO, *sandbox)
                                            : export_to_file(*sandbox, options.file);
   if (!report.ok()) return fail(report.error());
@@ -106,8 +148,14 @@ void add_export(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("export", "Write a patch for git apply --binary, byte exact");
   command->add_option("S", options->selector, "Sandbox: id, name or last")->required();
-  command->add_option("-o,--output", options->file,
-                      "Into FILE, with every change and omission in FILE.json (default: stdout)");
+  auto* artifacts = command->add_option(
+      "--artifacts", options->artifacts,
+      "Instead: what the manifest's `artifacts` name, as a tar, described in FILE.json");
+  artifacts->type_name("FILE");
+  auto* output = command->add_option(
+      "-o,--output", options->file,
+      "Into FILE, with every change and omission in FILE.json (default: stdout)");
+  output->excludes(artifacts);
   command->callback([&context, options] {
     context.action = [&context, options] { return export_changes(context, *options); };
   });

@@ -7,6 +7,7 @@
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/review.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/engine/program_path.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
@@ -17,6 +18,7 @@ struct Options {
   bool strict_reads = false;
   bool ignored = false;
   bool commits = false;
+  bool json = false;
   std::vector<std::pair<std::string, std::string>> take;
   std::vector<std::string> allow_risky;
   std::vector<std::string> paths;
@@ -44,11 +46,14 @@ Result<changes::MergeOptions> merge_options(const Context& context, const Sandbo
   }
   TRY_ASSIGN(result.allow_risky, workspace_paths(context, sandbox, options.allow_risky));
   TRY_ASSIGN(result.paths, workspace_paths(context, sandbox, options.paths));
+  if (options.commits) {
+    if (!result.paths.empty()) return Error("--commits takes the whole of it: no PATH with it");
+    TRY_ASSIGN(result.commits, find_own_program("cofferdam-reader"));
+  }
   return result;
 }
 
 int merge(const Context& context, const Options& options) {
-  if (options.commits) return fail("merge --commits is not in this version");
   const auto found = find_sandbox(context, options.selector);
   if (!found.ok()) return fail(found.error());
   const auto asked = merge_options(context, *found, options);
@@ -59,8 +64,11 @@ int merge(const Context& context, const Options& options) {
   const SandboxRecord& sandbox = owned->record;
   const auto report = changes::merge_sandbox(sandbox, *asked);
   if (!report.ok()) return fail(report.error());
-  const std::string text = changes::describe(*report, options.dry_run);
-  std::fputs(text.c_str(), stdout);
+  if (options.json) {
+    print_json(changes::to_json(*report, options.dry_run));
+  } else {
+    std::fputs(changes::describe(*report, options.dry_run).c_str(), stdout);
+  }
   if (report->exit_status() == kExitFailed) note("merge failed: " + report->failure);
   return report->exit_status();
 }
@@ -90,7 +98,10 @@ void add_merge(CLI::App& app, Context& context) {
       ->allow_extra_args(false);
   command->add_flag("--ignored", options->ignored,
                     "Also what your own ignore rules cover, e.g. --ignored node_modules");
-  command->add_flag("--commits", options->commits, "Not in this version");
+  command->add_flag(
+      "--commits", options->commits,
+      "The sandbox's commits too: under refs/cofferdam/, and as a fast-forward of your branch");
+  command->add_flag("--json", options->json, "One object");
   command->add_option("PATH", options->paths, "Only these paths and what lies below them");
   command->callback([&context, options] {
     context.action = [&context, options] { return merge(context, *options); };

@@ -16,6 +16,10 @@ namespace {
 constexpr std::size_t kReadBytes = 64U << 10U;
 // A pipe that poll(2) calls writable takes this much without blocking (PIPE_BUF).
 constexpr std::size_t kWriteBytes = 4096;
+// How long something is held back that may become a secret: longer than one write takes, shorter
+// than anybody who reads a prompt notices.
+constexpr std::chrono::milliseconds kHold{100};
+constexpr const char* kNoForms = R"({"version": 1, "forms": []})";
 constexpr char kEndOfTransmission = '\x04';
 
 bool is_regular_file(int fd) {
@@ -67,6 +71,52 @@ Result<StdioPump> StdioPump::with_terminal(os::UniqueFd master, bool interactive
   return pump;
 }
 
+Status StdioPump::redact(const std::vector<secrets::KnownSecret>& known) {
+  for (Outflow& flow : outflows_) {
+    if (flow.target < 0) continue;
+    const bool shown = os::is_terminal(flow.target);
+    if (!shown && known.empty()) continue;
+    TRY_ASSIGN(auto scanner, shown ? secrets::SecretScanner::built_in(known)
+                                   : secrets::SecretScanner::make(kNoForms, known));
+    scanners_.push_back(std::make_unique<const secrets::SecretScanner>(std::move(scanner)));
+    flow.redactor.emplace(*scanners_.back());
+  }
+  return {};
+}
+
+std::optional<PollLoop::Clock::time_point> StdioPump::next_release() const {
+  std::optional<PollLoop::Clock::time_point> next;
+  for (const Outflow& flow : outflows_) {
+    if (!flow.buffer.empty()) continue;  // it is the reader's turn
+    if (flow.release_at && (!next || *flow.release_at < *next)) next = flow.release_at;
+  }
+  return next;
+}
+
+void StdioPump::release_held(PollLoop& loop) {
+  for (Outflow& flow : outflows_) {
+    if (!flow.release_at || *flow.release_at > PollLoop::Clock::now()) continue;
+    if (!flow.buffer.empty()) continue;  // it is the reader's turn
+    pass(flow, true);
+    watch_output(loop, flow);
+  }
+}
+
+// What was read, without its secrets; `ended`: and what was held back.
+void StdioPump::pass(Outflow& flow, bool ended) {
+  if (!flow.redactor) return;
+  std::string out;
+  const auto take = [&](std::string_view bytes) {
+    out += bytes;
+    return Status();
+  };
+  (void)flow.redactor->feed(flow.buffer, take).ok();
+  if (ended) (void)flow.redactor->finish(take).ok();
+  flow.buffer = std::move(out);
+  flow.release_at.reset();
+  if (flow.redactor->holds_back()) flow.release_at = PollLoop::Clock::now() + kHold;
+}
+
 std::vector<int> StdioPump::workload_ends() const {
   std::vector<int> fds;
   for (const os::UniqueFd& fd : workload_ends_) fds.push_back(fd.get());
@@ -94,7 +144,10 @@ bool StdioPump::drained() const {
 void StdioPump::drain(PollLoop& loop, std::optional<PollLoop::Clock::time_point> deadline,
                       const bool& give_up) {
   while (!drained() && !give_up && (!deadline || PollLoop::Clock::now() < *deadline)) {
-    if (!loop.run_once(deadline).ok()) break;
+    const auto release = next_release();
+    const bool sooner = release && (!deadline || *release < *deadline);
+    if (!loop.run_once(sooner ? release : deadline).ok()) break;
+    release_held(loop);
   }
 }
 
@@ -132,8 +185,10 @@ void StdioPump::read_output(PollLoop& loop, Outflow& flow) {
     flow.buffer.clear();
     loop.unwatch(flow.source.get());
     flow.source.reset();
+    pass(flow, true);
   } else {
     flow.buffer.resize(static_cast<std::size_t>(got));
+    pass(flow, false);
   }
   watch_output(loop, flow);
 }
@@ -149,6 +204,7 @@ void StdioPump::write_output(PollLoop& loop, Outflow& flow) {
     if (flow.source) loop.unwatch(flow.source.get());
     flow.source.reset();
     flow.buffer.clear();
+    flow.release_at.reset();
     return;
   }
   flow.buffer.erase(0, static_cast<std::size_t>(put));

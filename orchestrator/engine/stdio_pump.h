@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "common/os/terminal.h"
 #include "common/os/unique_fd.h"
 #include "orchestrator/engine/poll_loop.h"
+#include "orchestrator/secrets/secret_scanner.h"
 
 namespace cofferdam::orchestrator {
 
@@ -23,11 +25,21 @@ class StdioPump final {
   // `master` is the pty's; with `interactive` a user's terminal becomes raw while the pump lives.
   static Result<StdioPump> with_terminal(os::UniqueFd master, bool interactive);
 
+  // From now on the values of these secrets are replaced in what the workload prints; where that
+  // goes to a terminal, the forms of well-known tokens too. A pipe or file gets everything else as
+  // it is.
+  Status redact(const std::vector<secrets::KnownSecret>& known);
+
   // The workload's ends (none with a terminal); closed here by start().
   std::vector<int> workload_ends() const;
   // Watches everything in `loop`, which must outlive the pump, or stop() be called.
   void start(PollLoop& loop);
   void resize() const;  // the user's terminal changed its size
+
+  // When what is held back, for it may be the beginning of a secret, is let go; nothing is held:
+  // none.
+  std::optional<PollLoop::Clock::time_point> next_release() const;
+  void release_held(PollLoop& loop);
 
   // Everything that the workload wrote has been written to the user.
   bool drained() const;
@@ -43,6 +55,8 @@ class StdioPump final {
     int target = -1;
     std::string buffer;
     bool target_gone = false;
+    std::optional<secrets::SecretRedactor> redactor;
+    std::optional<PollLoop::Clock::time_point> release_at;
   };
   struct Inflow {
     int source = -1;      // -1: ended
@@ -52,6 +66,7 @@ class StdioPump final {
   };
 
   StdioPump() = default;
+  static void pass(Outflow& flow, bool ended);
   void read_output(PollLoop& loop, Outflow& flow);
   void write_output(PollLoop& loop, Outflow& flow);
   void watch_output(PollLoop& loop, Outflow& flow);
@@ -60,6 +75,8 @@ class StdioPump final {
   void watch_input(PollLoop& loop);
   void end_input(PollLoop& loop);
 
+  // Outlives the redactors.
+  std::vector<std::unique_ptr<const secrets::SecretScanner>> scanners_;
   std::vector<os::UniqueFd> workload_ends_;
   std::array<Outflow, 2> outflows_;
   Inflow inflow_;

@@ -35,6 +35,7 @@ class Supervision final {
   Result<RunOutcome> run() {
     TRY_ASSIGN(StdioPump pump, make_pump());
     pump_ = &pump;
+    TRY(pump.redact(known_secrets()));
     const auto spawned = engine_.pid1().spawn(kMain, make_spec(plan_), pump.workload_ends());
     if (!spawned.ok()) return spawned.error().context("start the workload");
     if (plan_.limits.timeout) timeout_ = Clock::now() + *plan_.limits.timeout;
@@ -43,6 +44,7 @@ class Supervision final {
     while (!ended_) {
       TRY(loop_.run_once(next_deadline()));
       check_deadlines();
+      pump.release_held(loop_);
     }
     finish(pump);
     return outcome_;
@@ -54,6 +56,16 @@ class Supervision final {
       return StdioPump::with_terminal(engine_.take_terminal(), plan_.interactive);
     }
     return StdioPump::with_pipes(plan_.interactive);
+  }
+
+  // What the workload was given by names that say so.
+  std::vector<secrets::KnownSecret> known_secrets() const {
+    std::vector<secrets::KnownSecret> known;
+    for (const auto& [name, value] : plan_.env) {
+      if (!secrets::names_a_secret(name) || value.size() < secrets::kLeastSecret) continue;
+      known.push_back({name, value});
+    }
+    return known;
   }
 
   void watch_all() {
@@ -160,7 +172,11 @@ class Supervision final {
     grace_ = Clock::now() + plan_.limits.grace;
   }
 
-  std::optional<Clock::time_point> next_deadline() const { return stopping_ ? grace_ : timeout_; }
+  std::optional<Clock::time_point> next_deadline() const {
+    const auto deadline = stopping_ ? grace_ : timeout_;
+    const auto release = pump_->next_release();
+    return release && (!deadline || *release < *deadline) ? release : deadline;
+  }
 
   void check_deadlines() {
     const auto now = Clock::now();

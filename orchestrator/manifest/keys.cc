@@ -99,7 +99,11 @@ constexpr std::array kKeys = {
     KeySpec{"secrets", Shape::kLater},
     KeySpec{"lifetime", Shape::kLater},
     KeySpec{"phases", Shape::kLater},
-    KeySpec{"artifacts", Shape::kLater},
+    KeySpec{"artifacts", Shape::kMapList},
+    KeySpec{"artifacts[].paths", Shape::kGlobList},
+    KeySpec{"artifacts[].owner", Shape::kString},
+    KeySpec{"artifacts[].classification", Shape::kEnum, "public|internal|confidential|restricted"},
+    KeySpec{"artifacts[].retention", Shape::kDuration},
     KeySpec{"caches", Shape::kLater},
     KeySpec{"tools", Shape::kLater},
 };

@@ -93,6 +93,20 @@ Status apply_mounts(Manifest* m, const Json& keys) {
   return {};
 }
 
+Status apply_artifacts(Manifest* m, const Json& keys) {
+  if (!keys.contains("artifacts")) return {};
+  for (const Json& item : keys.at("artifacts")) {
+    ArtifactRule rule;
+    add_texts(item, "paths", &rule.paths);
+    take(item, "owner", &rule.owner);
+    take(item, "classification", &rule.classification);
+    take(item, "retention", &rule.retention);
+    if (rule.paths.empty()) return Error("artifacts[].paths: missing");
+    m->artifacts.push_back(std::move(rule));
+  }
+  return {};
+}
+
 // Each budget that is said replaces the one before.
 Status apply_budgets(Manifest* m, const Json& budgets) {
   Json all = policy::to_json(m->budget);
@@ -147,6 +161,7 @@ Status apply(Manifest* m, const Json& keys, std::string_view source) {
   take(process, "timeout", &m->timeout);
   take(process, "grace", &m->grace);
   add_texts(keys, "accept_missing", &m->accept_missing);
+  TRY(apply_artifacts(m, keys));
   if (m->upstream_proxy.empty() && part(keys, "network").contains("upstream_proxy")) {
     return Error("network.upstream_proxy: no url");
   }
@@ -161,6 +176,18 @@ Json rules_json(const std::vector<NetworkRule>& rules) {
   for (const NetworkRule& rule : rules) {
     out.push_back({{"rule", rule.text}, {"source", rule.source}});
     if (rule.budget != policy::Budget{}) out.back()["budgets"] = policy::to_json(rule.budget);
+  }
+  return out;
+}
+
+Json artifacts_json(const Manifest& m) {
+  Json out = Json::array();
+  for (const ArtifactRule& rule : m.artifacts) {
+    Json row = {{"paths", rule.paths}};
+    if (!rule.owner.empty()) row["owner"] = rule.owner;
+    if (!rule.classification.empty()) row["classification"] = rule.classification;
+    if (rule.retention) row["retention_ms"] = rule.retention->count();
+    out.push_back(std::move(row));
   }
   return out;
 }
@@ -237,7 +264,8 @@ Json manifest_json(const Manifest& m) {
         {"cpus", m.cpus ? Json(*m.cpus) : Json()},
         {"timeout_ms", milliseconds(m.timeout)},
         {"grace_ms", m.grace.count()}}},
-      {"accept_missing", m.accept_missing}};
+      {"accept_missing", m.accept_missing},
+      {"artifacts", artifacts_json(m)}};
 }
 
 std::string manifest_digest(const Manifest& manifest) {

@@ -36,6 +36,14 @@ struct ExtraMount {
   std::vector<std::string> hide;
 };
 
+// Files that a run is to hand out, and what is said of them.
+struct ArtifactRule {
+  std::vector<std::string> paths;  // gitignore patterns
+  std::string owner;
+  std::string classification;  // public | internal | confidential | restricted
+  std::optional<std::chrono::milliseconds> retention;
+};
+
 struct Manifest {
   std::string name;  // empty: the sandbox's id
   std::string engine = "native";
@@ -77,6 +85,7 @@ struct Manifest {
   std::optional<std::chrono::milliseconds> timeout;
   std::chrono::milliseconds grace{5000};
   std::vector<std::string> accept_missing;
+  std::vector<ArtifactRule> artifacts;
 };
 
 // Puts the keys that read_manifest_yaml gave over `manifest`: lists are added to, the rest is

@@ -152,7 +152,7 @@ def test_misuse_of_run_is_125_and_makes_nothing(world, words):
     ["run", "--mode", "open", "--", "true"],
     ["run", "--preset", "pip", "--", "true"],
     ["exec", "last", "--", "true"],
-    ["stop", "last"], ["prune"], ["top"], ["merge", "last", "--commits"],
+    ["stop", "last"], ["prune"], ["top"],
     ["checkpoint", "last"], ["fork", "last"], ["verify"], ["serve"], ["compose", "up"],
 ])
 def test_what_is_not_built_is_refused_in_so_many_words(world, words):

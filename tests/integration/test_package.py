@@ -50,5 +50,6 @@ def test_the_debian_package_names_what_it_needs(tmp_path):
     listing = subprocess.run(["dpkg-deb", "-c", package], check=True, capture_output=True).stdout.decode()
     for path in ("./usr/bin/cofferdam", "./usr/libexec/cofferdam/cofferdam-init",
                  "./usr/libexec/cofferdam/cofferdam-fsproxy", "./usr/libexec/cofferdam/cofferdam-egressproxy",
+                 "./usr/libexec/cofferdam/cofferdam-reader",
                  "./usr/share/cofferdam/policies/seccomp/default.json", "./etc/apparmor.d/cofferdam"):
         assert f" {path}\n" in listing, path

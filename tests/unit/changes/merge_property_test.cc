@@ -69,6 +69,54 @@ TEST(MergeProperty, EveryDifferenceIsAChangeAndEveryChangeHasAnOutcome) {
   }
 }
 
+// Names that never come home, names that the user ignores, and plain ones, all mixed.
+TEST(MergeProperty, NoChangeIsInNeitherOfTheLists) {
+  const std::vector<std::string> names = {"a", "b", ".git", ".env", "build", "GIT~1", "x"};
+  unsigned left_out = 0;
+  for (unsigned seed = 9000; seed < 9120; ++seed) {
+    SCOPED_TRACE(seed);
+    Dice dice(seed);
+    Tree base = fakes::random_tree(dice, {"a", "b", "x", "build"}, kModes);
+    // A repository of the user's, whose rules ignore `build`.
+    const Workbench bench(base);
+    os::SpawnOptions init;
+    init.argv = {"/usr/bin/git", "init", "-q", bench.workspace().string()};
+    ASSERT_TRUE(os::run_command(init, std::chrono::seconds(60)).ok());
+    ASSERT_TRUE(os::write_file_atomic(bench.workspace() / ".git/info/exclude", "build\n").ok());
+    LayerBuilder layer(bench.workspace());
+    layer.set_rules(Json::parse(R"([{"id":"h","action":"hide","pattern":".env"}])"));
+    for (unsigned i = 2 + dice.below(12); i > 0; --i) random_act(dice, layer, names, kModes);
+    const Tree surroundings = fakes::read_tree(bench.workspace() / ".git");
+
+    const ChangeSet set = changes_of(layer);
+    const auto covers = [&](const auto& rows, const std::string& path) {
+      return std::any_of(rows.begin(), rows.end(),
+                         [&](const auto& row) { return is_selected(path, {row.path}); });
+    };
+    const Tree before = fakes::read_tree(bench.workspace());
+    for (const Tree* tree : {&before, &layer.theirs()}) {
+      for (const auto& [path, node] : *tree) {
+        if (path == ".git" || path.starts_with(".git/")) continue;
+        if (equal(at(before, path), at(layer.theirs(), path))) continue;
+        const bool changed = std::any_of(set.changes.begin(), set.changes.end(),
+                                         [&](const Change& c) { return c.path == path; });
+        const bool listed = covers(set.omissions, path) || covers(set.ignored, path);
+        left_out += listed ? 1 : 0;
+        ASSERT_TRUE(changed != listed) << path << "\n" << listing(set);
+      }
+    }
+    (void)merge_of(layer);
+    ASSERT_EQ(fakes::read_tree(bench.workspace() / ".git"), surroundings);
+    ASSERT_EQ(*os::read_file(bench.beside()), "not to be touched");
+    for (const auto& [path, node] : fakes::read_tree(bench.workspace())) {
+      const bool hidden =
+          path.find(".env") != std::string::npos || path.find("GIT~1") != std::string::npos;
+      ASSERT_FALSE(hidden) << path;
+    }
+  }
+  EXPECT_GT(left_out, 30U);
+}
+
 TEST(MergeProperty, FailingAtAnyActLeavesItBeforeOrAfterAsItSays) {
   int walked = 0;
   for (unsigned seed = 5000; seed < 5400 && walked < 8; ++seed) {

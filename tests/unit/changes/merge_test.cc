@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "orchestrator/changes/undo.h"
 #include "tests/unit/changes/workbench.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -490,125 +491,6 @@ TEST(Merge, HalvesOfABareRepositoryDoNotPassOneByOne) {
   refused_merge(bench, layer, options);
 }
 
-TEST(Merge, NothingIsWrittenThroughALinkThatAppearsAtTheLastMoment) {
-  const Workbench bench(base());
-  std::filesystem::create_directory(bench.root() / "elsewhere");
-  LayerBuilder layer(bench.workspace());
-  layer.put("dir/new", file("theirs"));
-  MergeOptions options;
-  options.before_act = [&](std::string_view act, std::string_view) -> Status {
-    if (act == "stage") bench.edit("dir", link("../elsewhere"));
-    return {};
-  };
-  const MergeReport report = merge_of(layer, options);
-  EXPECT_EQ(report.exit_status(), 125);
-  EXPECT_TRUE(report.stuck.empty());
-  EXPECT_TRUE(std::filesystem::is_empty(bench.root() / "elsewhere"));
-}
-
-TEST(Merge, AnEditBetweenDecisionAndExchangeIsNotLost) {
-  for (const char* act : {"stage", "exchange", "remove"}) {
-    SCOPED_TRACE(act);
-    const Workbench bench(base());
-    LayerBuilder layer(bench.workspace());
-    layer.put("a.txt", file("theirs"));
-    layer.remove("dir/x");
-    layer.put("other", file("o"));
-    MergeOptions options;
-    bool edited = false;
-    options.before_act = [&](std::string_view now, std::string_view path) -> Status {
-      if (now == act && !edited) {
-        edited = true;
-        bench.edit(now == "remove" ? std::string(path) : "a.txt", file("the user's, in time"));
-      }
-      return {};
-    };
-    const MergeReport report = merge_of(layer, options);
-    EXPECT_EQ(report.exit_status(), 125) << describe(report, false);
-    EXPECT_TRUE(report.stuck.empty());
-    Tree expected = base();
-    expected[std::string(act) == "remove" ? "dir/x" : "a.txt"] = file("the user's, in time");
-    EXPECT_EQ(bench.ours(), expected) << fakes::difference(bench.ours(), expected);
-    EXPECT_EQ(*count_unmerged_changes(layer.record()), 3U);
-  }
-}
-
-TEST(Merge, ANameThatAppearsInADirectoryWhileItIsRemovedIsKept) {
-  const Workbench bench(base());
-  LayerBuilder layer(bench.workspace());
-  layer.remove("dir");
-  MergeOptions options;
-  options.before_act = [&](std::string_view act, std::string_view path) -> Status {
-    if (act == "remove" && path == "dir") bench.edit("dir/late", file("mine"));
-    return {};
-  };
-  const MergeReport report = merge_of(layer, options);
-  EXPECT_EQ(report.exit_status(), 125);
-  Tree expected = base();
-  expected["dir/late"] = file("mine");
-  EXPECT_EQ(bench.ours(), expected) << fakes::difference(bench.ours(), expected);
-}
-
-TEST(Merge, AFileThatTheUserCreatesAtTheLastMomentIsNotReplaced) {
-  const Workbench bench(base());
-  LayerBuilder layer(bench.workspace());
-  layer.put("new", file("theirs"));
-  MergeOptions options;
-  options.before_act = [&](std::string_view act, std::string_view) -> Status {
-    if (act == "create") bench.edit("new", file("mine"));
-    return {};
-  };
-  EXPECT_EQ(merge_of(layer, options).exit_status(), 125);
-  EXPECT_EQ(bench.ours().at("new").content, "mine");
-}
-
-TEST(Merge, ADirectoryThatMovesAwayWhileItIsWrittenIntoIsNotFollowed) {
-  const Workbench bench(base());
-  LayerBuilder layer(bench.workspace());
-  layer.put("dir/new", file("theirs"));
-  MergeOptions options;
-  options.before_act = [&](std::string_view act, std::string_view) -> Status {
-    if (act == "create") std::filesystem::rename(bench.workspace() / "dir", bench.root() / "moved");
-    return {};
-  };
-  const MergeReport report = merge_of(layer, options);
-  EXPECT_EQ(report.exit_status(), 125);
-  EXPECT_TRUE(report.stuck.empty());
-  EXPECT_FALSE(std::filesystem::exists(bench.root() / "moved/new"));
-}
-
-TEST(Merge, WhatCannotBeUndoneIsKeptAndNamed) {
-  for (const bool outside : {false, true}) {
-    SCOPED_TRACE(outside);
-    const Workbench bench(base());
-    LayerBuilder layer(bench.workspace());
-    layer.put("a.txt", file("theirs"));
-    layer.put("z", file("z"));
-    layer.remove("b.sh");
-    MergeOptions options;
-    options.objects_in_workspace = outside;
-    options.before_act = [&](std::string_view act, std::string_view path) -> Status {
-      if (act != "read back" || path != "z") return {};
-      bench.edit("a.txt", file("edited right after it was merged"));
-      return Error("injected");
-    };
-    const MergeReport report = merge_of(layer, options);
-    EXPECT_EQ(report.exit_status(), 125);
-    ASSERT_EQ(report.stuck.size(), 1U) << describe(report, false);
-    EXPECT_EQ(report.stuck[0].path, "a.txt");
-    // The newest that the user made stays; what was there before is kept and named.
-    Tree expected = base();
-    expected["a.txt"] = file("edited right after it was merged");
-    EXPECT_EQ(bench.ours(), expected) << fakes::difference(bench.ours(), expected);
-    EXPECT_NE(describe(report, false).find(report.kept.string()), std::string::npos);
-    const Tree kept = fakes::read_tree(report.kept);
-    ASSERT_EQ(kept.size(), 1U);
-    EXPECT_EQ(kept.begin()->second, file("one\n"));
-    // Nothing is settled: what is not merged can still be.
-    EXPECT_EQ(*count_unmerged_changes(layer.record()), 3U);
-  }
-}
-
 TEST(Merge, NewFilesBelongToWhoOwnsTheirDirectory) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   const Workbench bench(base());
@@ -638,6 +520,31 @@ TEST(Merge, TheReportIsSafeForATerminal) {
   const std::string text = describe(merge_of(layer), false);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_NE(text.find("\\x1b[2Jy\\n"), std::string::npos);
+}
+
+TEST(Merge, AFailureAndWhatIsLeftOverAreSafeForATerminalToo) {
+  const std::string evil = "x\x1b]0;owned\a\n\u202ey";
+  MergeReport report;
+  report.failure = evil + ": no space";
+  EXPECT_EQ(describe(report, false).find_first_of("\x1b\a"), std::string::npos);
+  report.stuck.push_back({0, evil, evil});
+  report.kept = "/state/" + evil;
+  report.warning = evil;
+  report.omissions.push_back({evil, "hidden", evil, 1});
+  report.stale_reads.push_back({evil, "it is gone"});
+  UndoReport undo;
+  undo.failure = evil;
+  undo.stuck = report.stuck;
+  undo.kept = report.kept;
+  undo.warning = evil;
+  undo.branch = evil;
+  UndoReport refused;
+  refused.changed = report.stuck;
+  for (const std::string& text : {describe(report, false), describe(undo), describe(refused)}) {
+    EXPECT_EQ(text.find_first_of("\x1b\a"), std::string::npos) << text;
+    EXPECT_EQ(text.find("\u202e"), std::string::npos) << text;
+    EXPECT_NE(text.find("owned"), std::string::npos) << text;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,190 @@
+#include "orchestrator/changes/commits.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "common/base/escape.h"
+#include "orchestrator/changes/change_json.h"
+#include "orchestrator/changes/fast_forward.h"
+#include "orchestrator/changes/git_layer.h"
+#include "orchestrator/changes/pack_writer.h"
+#include "orchestrator/changes/reader_session.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+using reader::ObjectId;
+using reader::ObjectType;
+
+std::string reference_of(const SandboxRecord& sandbox, const std::string& branch) {
+  // The id, not the name: a later sandbox may have the same name.
+  return "refs/cofferdam/" + sandbox.id + "/" + branch;
+}
+
+// Commits among the received ones that `tip` leads to.
+Result<std::size_t> count_new(const Received& received, const ObjectId& tip) {
+  std::unordered_set<ObjectId, reader::ObjectIdHash> seen;
+  std::vector<ObjectId> pending{tip};
+  while (!pending.empty()) {
+    const ObjectId id = pending.back();
+    pending.pop_back();
+    const std::string* content = received.content(id);
+    if (content == nullptr || !seen.insert(id).second) continue;
+    TRY_ASSIGN(const auto links, reader::check_commit(*content));
+    pending.insert(pending.end(), links.parents.begin(), links.parents.end());
+  }
+  return seen.size();
+}
+
+// Objects go into a pack while they arrive; a dry run keeps none.
+class Receiving final {
+ public:
+  static Result<Receiving> begin(const HomeRepository& home, bool dry_run) {
+    Receiving receiving;
+    if (dry_run) return receiving;
+    TRY_ASSIGN(const auto owner, home.act_as_owner());
+    auto pack = PackWriter::begin(home.common_directory() / "objects/pack");
+    if (!pack.ok()) return pack.error();
+    receiving.pack_.emplace(std::move(pack).value());
+    return receiving;
+  }
+  Status take(ObjectType type, const ObjectId& id, std::string_view content) {
+    return pack_ ? pack_->add(type, id, content) : Status();
+  }
+  Status finish(const HomeRepository& home) {
+    if (!pack_) return {};
+    TRY_ASSIGN(const auto owner, home.act_as_owner());
+    const Status done = pack_->finish();
+    pack_.reset();  // as the owner too
+    return done;
+  }
+
+ private:
+  std::optional<PackWriter> pack_;
+};
+
+Status set_references(const HomeRepository& home, CommitReport& report) {
+  for (HomeBranch& branch : report.branches) {
+    if (!branch.refused.empty() || home.reference(branch.reference) == branch.tip) continue;
+    const Status made =
+        home.set_reference(branch.reference, branch.tip, std::nullopt, "cofferdam: brought home");
+    if (!made.ok()) branch.refused = made.error().message();
+  }
+  return {};
+}
+
+Status list_branches(const SandboxRecord& sandbox, const HomeRepository& home,
+                     const SandboxCommits& commits, CommitReport& report) {
+  for (const auto& [name, branch] : commits.branches) {
+    HomeBranch row{name, reference_of(sandbox, name), branch.tip, 0, branch.refused};
+    if (row.refused.empty()) {
+      TRY_ASSIGN(row.commits, count_new(commits.received, branch.tip));
+    }
+    // What is here already, and was brought before or never left, is no news.
+    const bool known = row.refused.empty() && row.commits == 0 &&
+                       (home.reference("refs/heads/" + name) == branch.tip ||
+                        home.reference(row.reference) != branch.tip);
+    if (!known) report.branches.push_back(std::move(row));
+  }
+  for (const auto& [name, reason] : commits.refused) {
+    report.branches.push_back({name, "", {}, 0, reason});
+  }
+  return {};
+}
+
+std::string plural(std::size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+bool CommitReport::has_new() const {
+  return std::any_of(branches.begin(), branches.end(), [](const HomeBranch& branch) {
+    return branch.commits > 0 || !branch.refused.empty();
+  });
+}
+
+Result<CommitReport> bring_commits_home(const SandboxRecord& sandbox, const ReviewSession& session,
+                                        Placement& placement, const CommitOptions& options) {
+  CommitReport report;
+  TRY_ASSIGN(const auto home, HomeRepository::open(sandbox.workspace, report.nothing));
+  if (!home.has_value()) return report;
+  TRY_ASSIGN(const auto layer, GitLayer::open(sandbox, *home));
+  if (!layer.has_value()) {
+    report.nothing = "the sandbox wrote nothing into the git directory";
+    return report;
+  }
+  TRY_ASSIGN(Receiving receiving, Receiving::begin(*home, options.dry_run));
+  std::map<ObjectId, std::map<std::string, std::string>> found;
+  auto commits = read_commits(options.reader, *layer, *home,
+                              [&](ObjectType type, const ObjectId& id, std::string_view content) {
+                                auto in_it = secrets_in(session.secrets, content);
+                                if (!in_it.empty()) found.emplace(id, std::move(in_it));
+                                return receiving.take(type, id, content);
+                              });
+  if (!commits.ok()) return commits.error();
+  commits->secrets = std::move(found);
+  TRY(list_branches(sandbox, *home, *commits, report));
+  TRY(decide_fast_forward({session, *home, *commits, placement, options.allow_risky}, report));
+  if (!report.has_new() && !report.move && report.refused.empty()) {
+    report.nothing = "the sandbox made no commits that are not here";
+  }
+  if (options.dry_run) return report;
+  if (report.has_new()) TRY(receiving.finish(*home));
+  home->refresh();
+  TRY(set_references(*home, report));
+  return report;
+}
+
+std::string describe(const CommitReport& report, bool dry_run) {
+  const auto shown = [](std::string_view text) { return escape_for_terminal(text); };
+  if (!report.nothing.empty()) return "commits: " + shown(report.nothing) + "\n";
+  std::string text = dry_run ? "commits to be brought home:\n" : "commits brought home:\n";
+  for (const HomeBranch& branch : report.branches) {
+    if (!branch.refused.empty()) {
+      text += "  " + shown(branch.name) + ": refused: " + shown(branch.refused) + "\n";
+    } else {
+      text += "  " + shown(branch.name) + ": " + plural(branch.commits, "commit") + ", " +
+              shown(branch.reference) + "\n";
+    }
+  }
+  if (report.branches.empty()) text += "  none that are not here\n";
+  for (const Change& change : report.risky) {
+    text +=
+        "  in them: " + shown(change.path) + "  (look at it: " + shown(change.risk.reason) + ")\n";
+  }
+  if (!report.refused.empty()) {
+    text += "no fast-forward: " + shown(report.refused) +
+            "\n  without --commits only the files come home\n";
+  } else if (report.move) {
+    text += (dry_run ? "would fast-forward " : "fast-forward of ") + shown(report.move->branch) +
+            " by " + plural(report.ahead, "commit") + "\n";
+  }
+  return text;
+}
+
+Json to_json(const CommitReport& report) {
+  Json branches = Json::array();
+  for (const HomeBranch& branch : report.branches) {
+    Json row = {{"branch", to_json_text(branch.name)}, {"commits", branch.commits}};
+    if (branch.refused.empty()) {
+      row["tip"] = reader::to_hex(branch.tip);
+      row["reference"] = branch.reference;
+    } else {
+      row["refused"] = to_json_text(branch.refused);
+    }
+    branches.push_back(std::move(row));
+  }
+  Json json = {{"branches", std::move(branches)}};
+  if (!report.nothing.empty()) json["nothing"] = report.nothing;
+  if (!report.refused.empty()) json["refused"] = to_json_text(report.refused);
+  if (report.move) {
+    json["fast_forward"] = {{"branch", report.move->branch},
+                            {"before", reader::to_hex(report.move->before)},
+                            {"after", reader::to_hex(report.move->after)},
+                            {"commits", report.ahead}};
+  }
+  return json;
+}
+
+}  // namespace cofferdam::orchestrator::changes

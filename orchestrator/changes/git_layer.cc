@@ -1,0 +1,132 @@
+#include "orchestrator/changes/git_layer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "common/os/files.h"
+#include "common/os/tree_paths.h"
+#include "orchestrator/changes/upper_walk.h"
+
+namespace cofferdam::orchestrator::changes {
+namespace {
+
+constexpr int kMaxBranchFiles = 100'000;
+
+// At most `limit` bytes.
+std::string first_bytes(int fd, std::size_t limit) {
+  std::string bytes(limit, '\0');
+  const ssize_t got = ::pread(fd, bytes.data(), limit, 0);
+  bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return bytes;
+}
+
+// A regular file, opened without a wait; empty for everything else.
+os::UniqueFd regular_file(int root, const std::string& path) {
+  auto fd = os::open_in_tree(root, path, O_RDONLY | O_NOCTTY);
+  struct stat st {};
+  if (!fd.ok() || ::fstat(fd->get(), &st) != 0 || !S_ISREG(st.st_mode)) return {};
+  return std::move(fd).value();
+}
+
+}  // namespace
+
+Result<std::optional<GitLayer>> GitLayer::open(const SandboxRecord& sandbox,
+                                               const HomeRepository& home) {
+  const std::filesystem::path common = home.common_directory();
+  const std::filesystem::path workspace(sandbox.workspace);
+  std::filesystem::path layer;
+  std::string own;
+  const std::filesystem::path inside = common.lexically_relative(workspace);
+  if (!inside.empty() && *inside.begin() != "..") {
+    layer = sandbox.upper() / inside;
+  } else {
+    // A linked worktree: the common git directory was a mount of its own.
+    layer = sandbox.directory / "gitdir/upper";
+  }
+  if (const auto name = home.git_directory().lexically_relative(common); name != ".") {
+    own = name.string() + "/";
+  }
+  const std::filesystem::path top = inside.empty() || *inside.begin() == ".."
+                                        ? sandbox.directory / "gitdir/upper"
+                                        : sandbox.upper();
+  const auto root = os::open_file(top, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!root.ok()) {
+    if (root.error().error_number() == ENOENT) return std::optional<GitLayer>();
+    return root.error().context("the sandbox's layer");
+  }
+  const auto below = layer.lexically_relative(top);
+  auto opened = os::open_in_tree(root->get(), below == "." ? std::string() : below.string(),
+                                 O_RDONLY | O_DIRECTORY);
+  if (!opened.ok()) return std::optional<GitLayer>();
+  return std::optional<GitLayer>(GitLayer(std::move(opened).value(), own));
+}
+
+os::UniqueFd GitLayer::file(const std::string& path) const {
+  return regular_file(common_.get(), path);
+}
+
+std::optional<std::string> GitLayer::head(std::size_t limit) const {
+  const os::UniqueFd fd = file(own_ + "HEAD");
+  if (!fd) return std::nullopt;
+  return first_bytes(fd.get(), limit);
+}
+
+Status GitLayer::for_each_branch(
+    std::size_t limit,
+    const std::function<Status(const std::string&, const std::string&)>& visit) const {
+  const auto heads = os::open_in_tree(common_.get(), "refs/heads", O_RDONLY | O_DIRECTORY);
+  if (!heads.ok()) return {};
+  int files = 0;
+  return walk_upper(heads->get(),
+                    [&](const std::string& path, const UpperEntry& entry) -> Result<Visit> {
+                      if (entry.kind != layer::Kind::kFile || !entry.problem.empty()) {
+                        return Visit::kEnter;
+                      }
+                      if (++files > kMaxBranchFiles)
+                        return Error("more branches than git has use for");
+                      // What git writes before it renames it into place.
+                      if (path.ends_with(".lock")) return Visit::kSkip;
+                      const os::UniqueFd fd = regular_file(heads->get(), path);
+                      if (fd) TRY(visit(path, first_bytes(fd.get(), limit)));
+                      return Visit::kSkip;
+                    });
+}
+
+os::UniqueFd GitLayer::packed_refs() const {
+  return file("packed-refs");
+}
+
+Result<std::vector<GitLayer::PackFiles>> GitLayer::packs(std::size_t limit) const {
+  std::vector<PackFiles> found;
+  const auto directory = os::open_in_tree(common_.get(), "objects/pack", O_RDONLY | O_DIRECTORY);
+  if (!directory.ok()) return found;
+  TRY(os::for_each_name(directory->get(), [&](std::string_view name) -> Status {
+    constexpr std::string_view kIndex = ".idx";
+    if (!name.starts_with("pack-") || !name.ends_with(kIndex)) return {};
+    const std::string stem(name.substr(0, name.size() - kIndex.size()));
+    PackFiles files{regular_file(directory->get(), std::string(name)),
+                    regular_file(directory->get(), stem + ".pack")};
+    if (!files.index || !files.pack) return {};
+    if (found.size() == limit) {
+      return Error("more than " + std::to_string(limit) + " packs: run git gc in the sandbox");
+    }
+    found.push_back(std::move(files));
+    return {};
+  }));
+  return found;
+}
+
+os::UniqueFd GitLayer::loose_object(const reader::ObjectId& id) const {
+  const std::string hex = reader::to_hex(id);
+  return file("objects/" + hex.substr(0, 2) + "/" + hex.substr(2));
+}
+
+bool GitLayer::is_shallow() const {
+  const os::UniqueFd fd = file("shallow");
+  return fd && !first_bytes(fd.get(), 1).empty();
+}
+
+}  // namespace cofferdam::orchestrator::changes

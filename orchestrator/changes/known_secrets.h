@@ -1,0 +1,17 @@
+// The secrets whose values are known at a review: what the sandbox's manifest names.
+#pragma once
+
+#include <vector>
+
+#include "common/base/result.h"
+#include "orchestrator/sandbox_store.h"
+#include "orchestrator/secrets/known_secret.h"
+
+namespace cofferdam::orchestrator::changes {
+
+// Variables that the manifest gives to the sandbox and whose names say that they hold a secret:
+// with the manifest's value, else with that of this process's environment. A sandbox without a
+// readable manifest has none.
+std::vector<secrets::KnownSecret> known_secrets_of(const SandboxRecord& sandbox);
+
+}  // namespace cofferdam::orchestrator::changes

@@ -1,0 +1,359 @@
+"""Commits made inside come home: under refs/cofferdam/, as a fast-forward, or not at all, with the reason."""
+import hashlib
+import json
+import pathlib
+import subprocess
+import zlib
+
+import pytest
+
+from test_merge import Project, project, tree  # noqa: F401  (the fixture)
+
+ME = "git -c user.name='Ada Inside' -c user.email=ada@inside.example"
+# Writes git objects by hand, as no git would: `put(type, content)` gives the name.
+FORGE = r'''
+import hashlib, os, pathlib, zlib
+def put(kind, content, name=None):
+    raw = kind.encode() + b" %d\0" % len(content) + content
+    name = name or hashlib.sha1(raw).hexdigest()
+    path = pathlib.Path(".git/objects", name[:2], name[2:])
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        path.write_bytes(zlib.compress(raw))
+    return name
+def entry(mode, name, oid):
+    return mode.encode() + b" " + name + b"\0" + bytes.fromhex(oid)
+def commit(tree, *parents, who=b"n <e@example.org> 1 +0000"):
+    return put("commit", b"tree " + tree.encode() + b"\n" + b"".join(b"parent " + p.encode() + b"\n" for p in parents)
+               + b"author " + who + b"\ncommitter " + who + b"\n\nforged\n")
+def head():
+    return os.popen("git rev-parse HEAD").read().strip()
+def branch(name, oid):
+    path = pathlib.Path(".git/refs/heads", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(oid + "\n")
+blob = put("blob", b"forged\n")
+'''
+
+
+def commits(project, expect=0):
+    return project("merge", "last", "--commits", expect=expect)
+
+
+def reference(project, branch):
+    return f"refs/cofferdam/{project.runner.layer().name}/{branch}"
+
+
+def forge(project, code):
+    project.sandbox("cat > /tmp/forge.py <<'EOF'\n" + FORGE + code + "\nEOF\npython3 /tmp/forge.py && rm -f /tmp/forge.py")
+
+
+def clean(project):
+    assert project.git("status", "--porcelain") == b""
+    project.git("fsck", "--strict", "--no-dangling")
+
+
+def test_commits_come_home_as_they_are_and_the_branch_is_fast_forwarded(project):
+    before = project.git("rev-parse", "HEAD").strip()
+    project.sandbox(f"""set -e
+        echo two >> a.txt; {ME} commit -qam 'first inside'
+        mkdir new; printf '\\0bin' > new/b; chmod 755 new/b; rm dir/x; ln -s a.txt l; git add -A; {ME} commit -qm 'second'
+        echo dirty >> config.txt""")
+    plan = project("merge", "last", "--commits", "--dry-run")
+    assert "would fast-forward" in plan and "2 commits" in plan
+    assert project.git("rev-parse", "HEAD").strip() == before
+    assert project.git("for-each-ref", "refs/cofferdam") == b""
+    assert not list((project.top / ".git/objects/pack").iterdir())
+
+    text = commits(project)
+    assert "by 2 commits" in text and "merged" in text
+    log = project.git("log", "--format=%an|%ae|%s", "HEAD").decode().splitlines()
+    assert log[:2] == ["Ada Inside|ada@inside.example|second", "Ada Inside|ada@inside.example|first inside"]
+    assert project.git("rev-parse", "HEAD~2").strip() == before
+    branch = project.git("symbolic-ref", "--short", "HEAD").decode().strip()
+    assert project.git("rev-parse", reference(project, branch)) == project.git("rev-parse", "HEAD")
+    assert project.git("status", "--porcelain").decode() == " M config.txt\n"
+    assert (project.top / "config.txt").read_text() == "read me\ndirty\n"
+    project.git("fsck", "--strict", "--no-dangling")
+    owners = {(path.lstat().st_uid, path.lstat().st_gid) for path in project.top.rglob("*")}
+    assert len(owners) == 1, owners
+    assert "nothing to do" in commits(project)
+
+    assert f"branch {branch}" in project("undo", "last")
+    assert project.git("rev-parse", "HEAD").strip() == before
+    clean(project)
+    commits(project)
+    assert project.git("log", "-1", "--format=%s") == b"second\n"
+    project("rm", "last")
+
+
+def test_without_the_option_only_files_come_home(project):
+    before = project.git("rev-parse", "HEAD")
+    project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside")
+    project("merge", "last")
+    assert project.git("rev-parse", "HEAD") == before
+    assert project.git("for-each-ref", "refs/cofferdam") == b""
+    assert project.git("status", "--porcelain") == b" M a.txt\n"
+    # They still can be had afterwards: the files are there, and the branch follows.
+    commits(project)
+    clean(project)
+    project("undo", "last")
+    assert project.git("rev-parse", "HEAD") == before
+    assert project.git("status", "--porcelain") == b" M a.txt\n"
+
+
+def test_packed_objects_deltas_and_packed_references_are_read(project):
+    text = "".join(f"line {n}\n" for n in range(3000))
+    project.write("long.txt", text)
+    project.git("add", ".")
+    project.git("-c", "user.name=n", "-c", "user.email=e@example.org", "commit", "-q", "-m", "long")
+    project.sandbox(f"""set -e
+        for n in 1 2 3 4 5; do echo more $n >> long.txt; {ME} commit -qam "change $n"; done
+        git branch other HEAD~2; git gc -q --prune=now; git pack-refs --all
+        test -z "$(find .git/objects -path '*/[0-9a-f][0-9a-f]/*' -type f)" """)
+    text = commits(project)
+    assert "by 5 commits" in text
+    assert project.git("rev-parse", reference(project, "other")) == project.git("rev-parse", "HEAD~2")
+    clean(project)
+
+
+def test_other_branches_come_home_under_their_reference_only(project):
+    before = project.git("for-each-ref", "refs/heads")
+    project.sandbox(f"git checkout -qb topic/one; echo t > t; git add t; {ME} commit -qm topic; git checkout -q -")
+    text = commits(project)
+    assert "topic/one: 1 commit" in text
+    assert project.git("show", reference(project, "topic/one") + ":t") == b"t\n"
+    assert project.git("for-each-ref", "refs/heads") == before
+    clean(project)
+
+
+def test_a_sandbox_on_another_branch_is_not_fast_forwarded_and_loses_nothing(project):
+    before = tree(project.top)
+    project.sandbox(f"git checkout -qb topic; echo t > t; git add t; {ME} commit -qm topic")
+    text = commits(project, expect=1)
+    assert "no fast-forward: inside, HEAD is topic" in text and "nothing was written" in text
+    assert project.git("log", "-1", "--format=%s", reference(project, "topic")) == b"topic\n"
+    assert tree(project.top) == before
+    project("merge", "last")
+    assert (project.top / "t").read_text() == "t\n"
+
+
+def test_a_detached_head_comes_home_too(project):
+    project.sandbox(f"git checkout -q --detach; echo t > t; git add t; {ME} commit -qm alone")
+    commits(project, expect=1)
+    assert project.git("log", "-1", "--format=%s", reference(project, "HEAD")) == b"alone\n"
+
+
+def test_a_branch_that_went_on_here_is_no_fast_forward(project):
+    project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside")
+    project.write("dir/x", "mine\n")
+    project.git("-c", "user.name=n", "-c", "user.email=e@example.org", "commit", "-qam", "mine")
+    before, head = tree(project.top), project.git("rev-parse", "HEAD")
+    assert "has commits that the sandbox's has not" in commits(project, expect=1)
+    assert tree(project.top) == before and project.git("rev-parse", "HEAD") == head
+    branch = project.git("symbolic-ref", "--short", "HEAD").decode().strip()
+    assert project.git("log", "-1", "--format=%s", reference(project, branch)) == b"inside\n"
+
+
+def test_what_is_staged_here_is_never_lost(project):
+    project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside")
+    project.write("a.txt", "staged\n")
+    project.git("add", "a.txt")
+    project.write("a.txt", "one\n")
+    assert "a.txt: you have staged another version" in commits(project, expect=1)
+    assert project.git("show", ":a.txt") == b"staged\n"
+    project.git("reset", "-q")
+    (project.top / ".git/index.lock").touch()
+    done = project.runner.cofferdam("merge", "last", "--commits")
+    assert done.returncode == 125 and b"another git command" in done.stderr + done.stdout
+    assert (project.top / "a.txt").read_text() == "one\n"
+    (project.top / ".git/index.lock").unlink()
+    project.git("update-ref", "HEAD", "HEAD")
+    project.write("config.txt", "staged too\n")
+    project.git("add", "config.txt")
+    commits(project)
+    assert project.git("status", "--porcelain") == b"M  config.txt\n"
+
+
+def test_undo_is_refused_once_the_branch_went_on(project):
+    project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside")
+    commits(project)
+    project.git("-c", "user.name=n", "-c", "user.email=e@example.org", "commit", "-q", "--allow-empty", "-m", "mine")
+    head = project.git("rev-parse", "HEAD")
+    assert "it was moved since" in project("undo", "last", expect=1)
+    assert project.git("rev-parse", "HEAD") == head
+    assert (project.top / "a.txt").read_text() == "one\ntwo\n"
+
+
+def test_risky_files_in_commits_need_their_allowance_though_the_workspace_has_them_not(project):
+    project.sandbox(f"""set -e
+        mkdir -p .github/workflows; echo 'on: push' > .github/workflows/evil.yml; git add -A; {ME} commit -qm evil
+        rm -r .github""")
+    head = project.git("rev-parse", "HEAD")
+    text = commits(project, expect=1)
+    assert ".github/workflows/evil.yml" in text and "--allow-risky" in text
+    assert project.git("rev-parse", "HEAD") == head
+    project("merge", "last", "--commits", "--allow-risky", ".github")
+    assert project.git("rev-parse", "HEAD") != head
+
+
+def test_a_linked_worktree_takes_commits_home():
+    with_worktree = pathlib.Path
+    from sandbox_runs import Runner, skip_unless_root
+    skip_unless_root()
+    runner = Runner()
+    try:
+        project = Project(runner)
+        linked = runner.home / "linked"
+        project.git("worktree", "add", "-q", str(linked), "-b", "side")
+        runner.workspace = linked
+        assert with_worktree(linked / ".git").is_file()
+        done = runner.shell(f"echo two >> a.txt; {ME} commit -qam inside && git log -1 --format=%s")
+        assert done.stdout == b"inside\n", done.stderr
+        text = project("merge", "last", "--commits")
+        assert "by 1 commit" in text
+        assert project.git("log", "-1", "--format=%s", "side") == b"inside\n"
+        assert project.git("status", "--porcelain", cwd=linked) == b""
+        project.git("fsck", "--strict", "--no-dangling")
+        project("undo", "last")
+        assert project.git("log", "-1", "--format=%s", "side") == b"start\n"
+        assert project.git("status", "--porcelain", cwd=linked) == b""
+    finally:
+        runner.close()
+
+
+def test_a_shallow_clone_takes_commits_home_and_a_shallow_history_of_the_sandbox_does_not_come(project):
+    for n in range(3):
+        project.git("-c", "user.name=n", "-c", "user.email=e@example.org", "commit", "-q", "--allow-empty", "-m", f"c{n}")
+    clone = project.runner.home / "shallow"
+    project.git("clone", "-q", "--depth", "1", f"file://{project.top}", str(clone))
+    project.runner.workspace = clone
+    project.sandbox(f"""set -e
+        echo two >> a.txt; {ME} commit -qam inside
+        git init -q other; cd other; git fetch -q --depth 1 ..; cd ..; rm -rf other""")
+    assert "by 1 commit" in project("merge", "last", "--commits")
+    assert project.git("log", "-1", "--format=%s", cwd=clone) == b"inside\n"
+    project.git("fsck", "--strict", "--no-dangling", cwd=clone)
+    # A history of its own that was cut: its parents are nowhere.
+    forge(project, 'branch("cut", commit(put("tree", entry("100644", b"f", blob)), "12" * 20))\n'
+                   'pathlib.Path(".git/shallow").open("a").write(head() + "\\n")')
+    text = project("merge", "last", "--commits")
+    assert "cut: refused: commit " + "12" * 20 in text and "shallow" in text
+
+
+def test_a_workspace_without_git_says_so_and_merges_its_files(project):
+    plain = project.runner.home / "plain"
+    project.git("init", "-q", str(project.runner.home / "elsewhere"))
+    project.runner.workspace = plain
+    plain.mkdir()
+    project.top = plain
+    (plain / "a.txt").write_text("one\n")
+    project.own()
+    project.sandbox(f"git init -q .; echo two >> a.txt; git add a.txt; {ME} commit -qm inside")
+    text = commits(project)
+    assert "not the top of a git repository" in text
+    assert (plain / "a.txt").read_text() == "one\ntwo\n"
+    assert not (plain / ".git").exists()
+
+
+HOSTILE = {
+    "dot git": ('branch("evil", commit(put("tree", entry("100644", b".GIT", blob))))', "takes for .git"),
+    "a stream of it": ('branch("evil", commit(put("tree", entry("100644", b".git::$INDEX_ALLOCATION", blob))))',
+                       "takes for .git"),
+    "below": ('branch("evil", commit(put("tree", entry("40000", b"a", put("tree", entry("40000", b"git~1", '
+              'put("tree", entry("100644", b"config", blob))))))))', "takes for .git"),
+    "dots": ('branch("evil", commit(put("tree", entry("40000", b"..", put("tree", entry("100644", b"f", blob))))))',
+             'the name ".."'),
+    "a slash": ('branch("evil", commit(put("tree", entry("100644", b"../../outside", blob))))', "a name with a slash"),
+    "a submodule": ('branch("evil", commit(put("tree", entry("160000", b"sub", "34" * 20))))', "is a submodule"),
+    "gitmodules": ('branch("evil", commit(put("tree", entry("120000", b".gitmodules", blob))))', ".gitmodules"),
+    "a repository": ('branch("evil", commit(put("tree", entry("100644", b"HEAD", blob) + entry("40000", b"objects", '
+                     'put("tree", entry("100644", b"f", blob))) + entry("40000", b"refs", put("tree", '
+                     'entry("100644", b"f", blob))))))', "take for a repository"),
+    "order": ('branch("evil", commit(put("tree", entry("100644", b"b", blob) + entry("100644", b"a", blob))))', "out of order"),
+    "twice": ('branch("evil", commit(put("tree", entry("100644", b"a", blob) + entry("100644", b"a.b", blob) + '
+              'entry("40000", b"a", put("tree", entry("100644", b"f", blob))))))', "stands twice"),
+    "mode": ('branch("evil", commit(put("tree", entry("100777", b"a", blob))))', "unknown mode"),
+    "another content": ('put("blob", b"other", "ab" * 20); branch("evil", commit(put("tree", '
+                        'entry("100644", b"f", "ab" * 20))))', "its content is another one"),
+    "missing": ('branch("evil", commit(put("tree", entry("100644", b"f", "cd" * 20))))', "neither in your repository"),
+    "no blob": ('branch("evil", commit(put("tree", entry("100644", b"f", put("tree", b"")))))', "it is no blob"),
+    "identity": ('branch("evil", commit(put("tree", entry("100644", b"f", blob)), who=b"n <e> x"))', "author"),
+    "a bomb": ('path = pathlib.Path(".git/objects/ee"); path.mkdir(exist_ok=True); (path / ("ee" * 19)).write_bytes('
+               'zlib.compress(b"blob 99999999999\\0" + bytes(1 << 24))); branch("evil", commit(put("tree", '
+               'entry("100644", b"f", "ee" * 20))))', "too large"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_history_stays_in_the_sandbox(what, one_project):
+    code, reason = HOSTILE[what]
+    before = tree(one_project.top)
+    # An honest branch beside it comes home all the same.
+    forge(one_project, code + '\nbranch("good", commit(put("tree", entry("100644", b"fine", blob)), head()))')
+    text = one_project("merge", "last", "--commits")
+    assert "evil: refused: " in text and reason in text, text
+    assert "good: 1 commit" in text
+    assert one_project.git("for-each-ref", reference(one_project, "evil")) == b""
+    assert one_project.git("show", reference(one_project, "good") + ":fine") == b"forged\n"
+    one_project.git("fsck", "--strict", "--no-dangling")
+    assert tree(one_project.top) == before
+
+
+def test_hostile_names_of_branches_and_files_that_are_none(one_project):
+    forge(one_project, r'''
+good = commit(put("tree", entry("100644", b"fine", blob)), head())
+branch("good", good)
+for name in ("-delete", "a..b", "x.lock", "@{1}", "\033[31mred"):
+    branch(name, good)
+os.symlink("/etc/passwd", ".git/refs/heads/link")
+os.mkfifo(".git/refs/heads/pipe")
+pathlib.Path(".git/refs/heads/garbage").write_bytes(os.urandom(4000))
+pathlib.Path(".git/refs/heads/symbolic").write_text("ref: refs/heads/../../config\n")
+pathlib.Path(".git/packed-refs").write_text("# pack-refs with: peeled\n%s refs/heads/packed\n%s refs/heads/../up\n" % (good, good))
+pathlib.Path(".git/objects/pack").mkdir(exist_ok=True)
+pathlib.Path(".git/objects/pack/pack-x.idx").write_bytes(os.urandom(5000))
+pathlib.Path(".git/objects/pack/pack-x.pack").write_bytes(os.urandom(5000))
+pathlib.Path(".git/objects/info/alternates").write_text("/etc\n")
+pathlib.Path(".git/config").open("a").write('[core]\n\tfsmonitor = "touch /tmp/ran-by-git"\n\thooksPath = .\n')
+''')
+    done = one_project.runner.cofferdam("merge", "last", "--commits")
+    text = done.stdout.decode()
+    assert done.returncode == 0, done.stderr
+    assert "\033[" not in text and "red: refused" in text
+    names = one_project.git("for-each-ref", "--format=%(refname)", "refs/cofferdam").decode().splitlines()
+    assert {name.rsplit("/", 1)[1] for name in names} == {"good", "packed"}
+    assert not pathlib.Path("/tmp/ran-by-git").exists()
+    one_project.git("fsck", "--strict", "--no-dangling")
+
+
+def test_a_reader_that_is_missing_is_named(one_project, tmp_path):
+    one_project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside")
+    program = tmp_path / "cofferdam"
+    program.write_bytes((one_project.runner.programs / "cofferdam").read_bytes())
+    program.chmod(0o755)
+    done = subprocess.run([program, "merge", "last", "--commits"], cwd=one_project.top, capture_output=True, check=False,
+                          env={"PATH": "/usr/bin", "HOME": str(one_project.runner.home)})
+    assert done.returncode != 0 and b"cofferdam-reader" in done.stderr
+    assert (one_project.top / "a.txt").read_text() == "one\n"
+
+
+def test_what_a_merge_says_is_also_said_as_json(one_project):
+    one_project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside")
+    report = json.loads(one_project("merge", "last", "--commits", "--dry-run", "--json"))
+    assert report["dry_run"] is True and report["written"] is False
+    assert [(row["path"], row["outcome"]) for row in report["changes"]] == [("a.txt", "taken")]
+    assert report["commits"]["fast_forward"]["commits"] == 1
+    (one_project.top / "a.txt").write_text("mine\n")
+    report = json.loads(one_project("merge", "last", "--json", expect=1))
+    assert [(row["path"], row["outcome"]) for row in report["changes"]] == [("a.txt", "conflict")]
+    assert report["changes"][0]["why"]
+
+
+@pytest.fixture
+def one_project():
+    from sandbox_runs import Runner, skip_unless_root
+    skip_unless_root()
+    runner = Runner()
+    yield Project(runner)
+    runner.close()

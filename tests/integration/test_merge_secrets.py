@@ -1,0 +1,174 @@
+"""Secrets on their way out, and artifacts: what is shown, what is stored, what needs a word of the user."""
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import tarfile
+
+import pytest
+
+from sandbox_runs import Runner, skip_unless_root
+from test_merge import Project, tree
+
+# Not written as one text, so that nobody takes this file for a leak.
+GITHUB = "ghp" + "_" + "0123456789abcdefghijABCDEFGHIJ012345"
+VALUE = "correct horse battery staple"
+MANIFEST = """version: 1
+env:
+  set: {DEPLOY_TOKEN: 'correct horse battery staple', PLAIN: 'nothing to hide here'}
+artifacts:
+  - paths: ['/dist/**', '*.log']
+    owner: platform team
+    classification: internal
+    retention: 30d
+  - paths: ['/nothing/*.here']
+"""
+
+
+@pytest.fixture(name="project")
+def make_project():
+    skip_unless_root()
+    runner = Runner()
+    (runner.home / "m.yaml").write_text(MANIFEST)
+    yield Project(runner)
+    runner.close()
+
+
+def manifest(project):
+    return ["--manifest", str(project.runner.home / "m.yaml")]
+
+
+def test_a_change_that_brings_a_secret_along_is_shown_redacted_and_needs_its_allowance(project):
+    project.sandbox(f"echo 'key = {GITHUB}' > config.txt; printf '%s' {VALUE!r} | base64 > b; echo fine > ok; "
+                    f"mkdir d; echo x > d/{GITHUB}", manifest(project))
+    shown = project("diff", "last")
+    assert GITHUB not in shown and "[redacted: a GitHub token]" in shown
+    assert "[redacted: the value of DEPLOY_TOKEN]" in shown
+    assert "! config.txt: it holds a GitHub token (merge wants --allow-risky)" in shown
+    assert GITHUB not in project("diff", "last", "--name-status") + project("diff", "last", "--stat")
+    text = project("merge", "last", expect=1)
+    assert "config.txt: it holds a GitHub token; --allow-risky takes it home" in text
+    assert not (project.top / "ok").exists()
+    project("merge", "last", "ok")
+    project("merge", "last", "--allow-risky", "config.txt", "--allow-risky", "b", "--allow-risky", "d")
+    assert (project.top / "config.txt").read_text() == f"key = {GITHUB}\n"
+
+
+def test_the_stored_patch_stays_as_it_is_and_says_so(project):
+    project.git("clone", "-q", ".", str(project.runner.home / "clean"))
+    project.sandbox(f"echo 'key = {GITHUB}' > config.txt")
+    patch = project.runner.home / "out.patch"
+    done = project.runner.cofferdam("export", "last", "-o", str(patch))
+    assert done.returncode == 0 and b"config.txt: a GitHub token" in done.stderr
+    assert GITHUB in patch.read_text()
+    row = json.loads((project.runner.home / "out.patch.json").read_text())["changes"][0]
+    assert row["secret"] == "a GitHub token" and row["risk"]["level"] == "needs_allowance"
+    project.git("apply", "--binary", str(patch), cwd=project.runner.home / "clean")
+    assert (project.runner.home / "clean/config.txt").read_text() == f"key = {GITHUB}\n"
+
+
+def test_a_patch_never_goes_to_a_terminal(project):
+    project.sandbox("echo two >> a.txt")
+    ours, theirs = pty.openpty()
+    done = subprocess.run([project.runner.programs / "cofferdam", "export", "last"], cwd=project.top, stdin=subprocess.DEVNULL,
+                          stdout=theirs, stderr=subprocess.PIPE, check=False, timeout=60,
+                          env={"PATH": os.environ["PATH"], "HOME": str(project.runner.home)})
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == 2 and b"not for a terminal" in done.stderr
+
+
+def test_a_secret_that_was_there_before_is_no_news(project):
+    project.write("config.txt", f"key = {GITHUB}\n")
+    project.sandbox("echo another line >> config.txt")
+    assert GITHUB not in project("diff", "last")
+    project("merge", "last")
+    assert (project.top / "config.txt").read_text() == f"key = {GITHUB}\nanother line\n"
+
+
+def test_a_commit_with_a_secret_needs_its_allowance_although_the_file_is_gone(project):
+    me = "git -c user.name=n -c user.email=e@example.org"
+    project.sandbox(f"echo {GITHUB} > leak; git add leak; {me} commit -qm leak; rm leak")
+    text = project("merge", "last", "--commits", expect=1)
+    assert "leak: it holds a GitHub token" in text and GITHUB not in text
+    project("merge", "last", "--commits", "--allow-risky", "leak")
+    assert project.git("log", "-1", "--format=%s") == b"leak\n"
+
+
+def test_what_a_workload_prints_goes_through_without_the_values_that_it_was_given(project):
+    line = (f"printf 'a %s b\\n' \"$DEPLOY_TOKEN\"; printf 'correct horse' >&2; sleep 0.01; printf ' battery staple\\n' >&2; "
+            f"echo \"$PLAIN\"; echo {GITHUB}; printf 'correct horse '")
+    done = project.sandbox(line, manifest(project))
+    assert done.stdout == (b"a [redacted: the value of DEPLOY_TOKEN] b\nnothing to hide here\n" + GITHUB.encode()
+                           + b"\ncorrect horse ")
+    assert done.stderr.startswith(b"[redacted: the value of DEPLOY_TOKEN]\n"), done.stderr
+    # Bytes of all kinds pass a pipe as they are.
+    done = project.sandbox("head -c 3000000 /dev/zero | tr '\\0' 'c'; python3 -c 'import sys; "
+                           "sys.stdout.buffer.write(bytes(range(256)) * 4000)'", manifest(project))
+    assert done.stdout == b"c" * 3000000 + bytes(range(256)) * 4000
+
+
+def test_on_a_terminal_tokens_of_known_forms_are_redacted_and_a_prompt_is_not_kept_waiting(project):
+    words = project.runner.command(["sh", "-c", f"echo {GITHUB}; printf 'ghp'; sleep 600"], ["-t"])
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen(words, cwd=project.top, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    out = b""
+    try:
+        while not out.endswith(b"ghp"):
+            out += os.read(ours, 4096)
+        assert b"[redacted: a GitHub token]" in out and GITHUB.encode() not in out
+    finally:
+        run.terminate()
+        with contextlib.suppress(OSError):
+            while os.read(ours, 4096):
+                pass
+        os.close(ours)
+        run.wait(timeout=60)
+
+
+def test_artifacts_are_a_tar_that_is_safe_to_unpack_beside_what_is_said_of_them(project, tmp_path):
+    project.write(".gitignore", "dist/\n*.log\n")
+    project.sandbox(f"""set -e
+        mkdir -p dist/sub; printf 'wheel' > dist/a.whl; printf '#!/bin/sh\\n' > dist/sub/run; chmod 4755 dist/sub/run
+        ln -s a.whl dist/ok; ln -s ../../../etc/passwd dist/evil; ln -s /etc/passwd dist/worse; mkfifo dist/pipe
+        echo {GITHUB} > build.log; printf x > dist/{'n' * 150}; printf y > "$(printf 'dist/n\\377me')"
+        echo changed >> a.txt; echo s > dist/.env 2>/dev/null || true""", manifest(project))
+    tar, again = tmp_path / "out.tar", tmp_path / "again.tar"
+    project("export", "last", "--artifacts", str(tar))
+    project("export", "last", "--artifacts", str(again))
+    assert tar.read_bytes() == again.read_bytes()
+    report = json.loads((tmp_path / "out.tar.json").read_text())
+    rows = {row["path"]: row for row in report["artifacts"]}
+    assert set(rows) == {"build.log", "dist/a.whl", "dist/sub/run", "dist/ok", "dist/" + "n" * 150, "dist/n\ufffdme"}
+    assert rows["dist/a.whl"] == {
+        "path": "dist/a.whl", "kind": "file", "size": 5, "mode": "0644", "owner": "platform team", "classification": "internal",
+        "retention_ms": 30 * 86400 * 1000, "sha256": subprocess.run(
+            ["sha256sum"], input=b"wheel", capture_output=True, check=True).stdout.decode().split()[0]}
+    assert rows["build.log"]["secrets"] == ["a GitHub token"]
+    assert {row["path"]: row["reason"] for row in report["omitted"]} == {
+        "dist/evil": "link_out", "dist/worse": "link_out", "dist/pipe": "special_file"}
+    assert report["without_a_match"] == ["/nothing/*.here"]
+    with tarfile.open(tar, errors="surrogateescape") as archive:
+        members = archive.getmembers()
+        for member in members:
+            assert member.isfile() or member.isdir() or member.issym()
+            assert not member.name.startswith("/") and ".." not in member.name.split("/")
+            assert (member.uid, member.gid, member.mtime, member.uname) == (0, 0, 0, "")
+            assert member.mode in (0o644, 0o755, 0o777)
+        archive.extractall(tmp_path / "there")
+    # Stock tar reads the same.
+    (tmp_path / "here").mkdir()
+    subprocess.run(["tar", "-xf", tar, "-C", tmp_path / "here"], check=True)
+    assert tree(tmp_path / "here") == tree(tmp_path / "there")
+    assert (tmp_path / "here/dist/sub/run").stat().st_mode & 0o7777 == 0o755
+    assert os.readlink(tmp_path / "here/dist/ok") == "a.whl"
+    assert (tmp_path / "here/dist" / ("n" * 150)).read_text() == "x"
+
+
+def test_without_artifacts_in_the_manifest_there_is_nothing_to_export(project, tmp_path):
+    project.sandbox("echo two >> a.txt")
+    done = project.runner.cofferdam("export", "last", "--artifacts", str(tmp_path / "x.tar"))
+    assert done.returncode == 125 and b"names no artifacts" in done.stderr
+    assert not list(tmp_path.iterdir())

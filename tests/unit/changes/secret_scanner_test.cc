@@ -1,0 +1,171 @@
+// Secrets are found by form and by value, in every spelling, wherever the pieces end.
+#include "orchestrator/secrets/secret_scanner.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace cofferdam::orchestrator::secrets {
+namespace {
+
+// Not written as one text, so that nobody takes this file for a leak.
+const std::string kGitHub = std::string("ghp") + "_" + "0123456789abcdefghijABCDEFGHIJ012345";
+const std::string kAws = std::string("AKIA") + "IOSFODNN7EXAMPLE";
+
+SecretScanner scanner(const std::vector<KnownSecret>& known = {}) {
+  auto made = SecretScanner::built_in(known);
+  EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message());
+  return std::move(made).value();
+}
+
+std::string redact(const SecretScanner& with, const std::string& text,
+                   std::size_t piece = 1 << 20) {
+  SecretRedactor redactor(with);
+  std::string out;
+  const auto take = [&](std::string_view bytes) {
+    out += bytes;
+    return Status();
+  };
+  for (std::size_t at = 0; at < text.size(); at += piece) {
+    EXPECT_TRUE(redactor.feed(std::string_view(text).substr(at, piece), take).ok());
+  }
+  EXPECT_TRUE(redactor.finish(take).ok());
+  return out;
+}
+
+TEST(SecretForms, AreFoundBetweenOtherText) {
+  const auto with = scanner();
+  EXPECT_EQ(redact(with, "a " + kGitHub + " b"), "a [redacted: a GitHub token] b");
+  EXPECT_EQ(redact(with, "\"" + kAws + "\""), "\"[redacted: an AWS access key id]\"");
+  EXPECT_EQ(redact(with, kGitHub), "[redacted: a GitHub token]");
+  const std::string jwt = std::string("eyJ") + "hbGciOiJIUzI1NiJ9." +
+                          "eyJzdWIiOiIxMjM0NTY3ODkwIn0" + "." +
+                          "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U";
+  EXPECT_EQ(redact(with, "Bearer " + jwt + "\n"), "Bearer [redacted: a JSON web token]\n");
+  const std::string key =
+      std::string("-----BEGIN ") + "PRIVATE KEY-----\n+MIIE\n+AAAA\n-----END " + "PRIVATE KEY-----";
+  EXPECT_EQ(redact(with, "+" + key + "\n+rest\n"), "+[redacted: a private key]\n+rest\n");
+}
+
+TEST(SecretForms, AreNotSeenWhereTheyAreNot) {
+  const auto with = scanner();
+  const std::vector<std::string> none = {std::string("ghp") + "_short",
+                                         "x" + kAws,
+                                         kAws + "X",
+                                         std::string("eyJ") + std::string(80, 'a'),
+                                         "npm_config_cache",
+                                         "sk-ant-",
+                                         "SG.",
+                                         "-----BEGIN CERTIFICATE-----",
+                                         "hf_transfer",
+                                         ""};
+  for (const std::string& text : none) {
+    EXPECT_EQ(redact(with, text), text);
+  }
+}
+
+TEST(KnownSecrets, AreFoundInEverySpelling) {
+  const std::string value = "p@ss w\xc3\xb6rd/9+\"x\\";
+  const auto with = scanner({{"DEPLOY_PASSWORD", value}});
+  const std::string gone = "[redacted: the value of DEPLOY_PASSWORD]";
+  EXPECT_EQ(redact(with, "<" + value + ">"), "<" + gone + ">");
+  EXPECT_EQ(redact(with, "q=p%40ss%20w%C3%B6rd%2F9%2B%22x%5C&"), "q=" + gone + "&");
+  EXPECT_EQ(redact(with, "q=p%40ss%20w%c3%b6rd%2f9%2b%22x%5c&"), "q=" + gone + "&");
+  EXPECT_EQ(redact(with, "{\"p@ss w\xc3\xb6rd/9+\\\"x\\\\\"}"), "{\"" + gone + "\"}");
+}
+
+std::string base64(const std::string& bytes) {
+  const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  unsigned bits = 0;
+  int count = 0;
+  for (const char c : bytes) {
+    bits = (bits << 8U) | static_cast<unsigned char>(c);
+    for (count += 8; count >= 6; count -= 6)
+      out += letters[(bits >> static_cast<unsigned>(count - 6)) & 63U];
+  }
+  if (count > 0) out += letters[(bits << static_cast<unsigned>(6 - count)) & 63U];
+  return out;
+}
+
+TEST(KnownSecrets, AreFoundInBase64AtEachOfItsPlaces) {
+  const auto with = scanner({{"T", "correct horse battery"}});
+  for (const std::string& before :
+       {std::string(), std::string("x"), std::string("xy"), std::string("user:")}) {
+    for (const std::string& after : {std::string(), std::string("z"), std::string("zz")}) {
+      const std::string text = base64(before + "correct horse battery" + after);
+      EXPECT_NE(redact(with, text), text) << before << after;
+    }
+  }
+}
+
+TEST(KnownSecrets, OfSeveralLinesAreFoundLineByLine) {
+  const auto with = scanner({{"T", "first line of it\nsecond line of it\n"}});
+  EXPECT_EQ(redact(with, "+second line of it\n"), "+[redacted: the value of T]\n");
+}
+
+TEST(KnownSecrets, AreNamedByTheirVariables) {
+  for (const char* name :
+       {"GITHUB_TOKEN", "DB_PASSWORD", "aws_secret_access_key", "SIGNING_KEY", "NPM_AUTH"}) {
+    EXPECT_TRUE(names_a_secret(name)) << name;
+  }
+  for (const char* name : {"PATH", "HOME", "LANG", "KEYBOARD", "AUTHOR"}) {
+    EXPECT_FALSE(names_a_secret(name)) << name;
+  }
+}
+
+TEST(SecretRedactor, FindsThemAcrossTheBordersOfPieces) {
+  const auto with = scanner({{"T", "correct horse battery"}});
+  const std::string text =
+      "g gh " + kGitHub + "\nco correct horse correct horse battery, " + kAws + " end gh";
+  const std::string whole = redact(with, text);
+  EXPECT_EQ(whole.find(kGitHub), std::string::npos);
+  EXPECT_EQ(whole.find("correct horse battery"), std::string::npos);
+  for (std::size_t piece = 1; piece < text.size(); ++piece) {
+    EXPECT_EQ(redact(with, text, piece), whole) << piece;
+  }
+}
+
+TEST(SecretRedactor, HoldsBackOnlyWhatMayBecomeASecret) {
+  const auto with = scanner();
+  SecretRedactor redactor(with);
+  std::string out;
+  const auto take = [&](std::string_view bytes) {
+    out += bytes;
+    return Status();
+  };
+  ASSERT_TRUE(redactor.feed("password: ", take).ok());
+  EXPECT_EQ(out, "password: ");
+  ASSERT_TRUE(redactor.feed("gh", take).ok());
+  EXPECT_EQ(out, "password: ");
+  EXPECT_TRUE(redactor.holds_back());
+  ASSERT_TRUE(redactor.feed("?", take).ok());
+  EXPECT_EQ(out, "password: gh?");
+}
+
+TEST(SecretSearch, TellsWhatItFound) {
+  const auto with = scanner();
+  std::vector<std::string> found;
+  SecretSearch search(
+      with, [&](std::string_view secret, std::string_view) { found.emplace_back(secret); });
+  for (const char c : kGitHub + " " + kAws) search.feed(std::string_view(&c, 1));
+  search.finish();
+  EXPECT_EQ(found, (std::vector<std::string>{kGitHub, kAws}));
+}
+
+TEST(SecretForms, OfATableThatIsWrongAreRefused) {
+  for (
+      const char* table :
+      {"", "{}",
+       R"({"version":1,"forms":[{"what":"a","prefix":["xx"],"of":"nothing","least":3,"source":"s"}]})",
+       R"({"version":1,"forms":[{"what":"a","prefix":["x"],"of":"hex","least":3,"source":"s"}]})",
+       R"({"version":1,"forms":[{"what":"a","prefix":["xx"],"of":"hex","source":"s"}]})",
+       R"({"version":1,"forms":[{"what":"a","prefix":["xx"],"of":"hex","least":3}]})",
+       R"({"version":1,"forms":[{"what":"a","prefix":["xx"],"of":"hex","least":3,"source":"s","x":1}]})"}) {
+    EXPECT_FALSE(SecretScanner::make(table, {}).ok()) << table;
+  }
+}
+
+}  // namespace
+}  // namespace cofferdam::orchestrator::secrets
