@@ -37,7 +37,7 @@ std::size_t number_of(const Json& row, const char* key) {
 Result<SecretScanner::Set> SecretScanner::set_of(std::string_view name) {
   Set set;
   const auto add_range = [&](char first, char last) {
-    for (int c = first; c <= last; ++c) set.set(static_cast<std::size_t>(c));
+    for (std::size_t c = byte(first); c <= byte(last); ++c) set.set(c);
   };
   const auto add_all = [&](std::string_view letters) {
     for (const char c : letters) set.set(byte(c));

