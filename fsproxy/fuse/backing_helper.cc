@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -34,7 +35,8 @@ enum class Act : std::uint32_t { kAdd, kRemove };
 struct Request {
   Act act = Act::kAdd;
   std::uint32_t mount = 0;
-  std::int32_t backing_id = 0;
+  std::uint32_t count = 0;  // of ids to remove
+  std::array<std::int32_t, BackingHelper::kMostAtOnce> ids{};
 };
 struct Answer {
   std::int32_t value = 0;  // the id, or minus an errno
@@ -94,8 +96,10 @@ std::int32_t register_file(int fuse, int fd) {
     } else if (request.act == Act::kAdd) {
       answer.value = register_file(fuse[request.mount], fd);
     } else {
-      auto id = static_cast<std::uint32_t>(request.backing_id);
-      (void)::ioctl(fuse[request.mount], kBackingClose, &id);
+      for (std::size_t i = 0; i < std::min<std::size_t>(request.count, request.ids.size()); ++i) {
+        auto id = static_cast<std::uint32_t>(request.ids[i]);
+        (void)::ioctl(fuse[request.mount], kBackingClose, &id);
+      }
     }
     if (fd >= 0) (void)::close(fd);
     if (request.act == Act::kAdd && ::send(channel, &answer, sizeof answer, MSG_NOSIGNAL) < 0)
@@ -160,7 +164,8 @@ Result<std::unique_ptr<BackingHelper>> BackingHelper::start(const std::vector<in
 }
 
 Result<std::int32_t> BackingHelper::add(std::uint32_t mount, int fd) {
-  const Request request{Act::kAdd, mount, 0};
+  Request request;
+  request.mount = mount;
   const std::string_view bytes(reinterpret_cast<const char*>(&request), sizeof request);
   const std::lock_guard lock(mutex_);
   TRY(os::send_packet(channel_.get(), bytes, {fd}));
@@ -175,8 +180,12 @@ Result<std::int32_t> BackingHelper::add(std::uint32_t mount, int fd) {
   return answer.value;
 }
 
-void BackingHelper::remove(std::uint32_t mount, std::int32_t backing_id) {
-  const Request request{Act::kRemove, mount, backing_id};
+void BackingHelper::remove(std::uint32_t mount, const std::vector<std::int32_t>& backing_ids) {
+  Request request;
+  request.act = Act::kRemove;
+  request.mount = mount;
+  request.count = static_cast<std::uint32_t>(std::min(backing_ids.size(), request.ids.size()));
+  std::copy_n(backing_ids.begin(), request.count, request.ids.begin());
   const std::string_view bytes(reinterpret_cast<const char*>(&request), sizeof request);
   const std::lock_guard lock(mutex_);
   // With a helper that is gone there is nothing to release.

@@ -28,7 +28,9 @@ class BackingHelper final {
 
   // The backing id of the open file `fd` at the mount; errors carry the kernel's errno. Any thread.
   Result<std::int32_t> add(std::uint32_t mount, int fd);
-  void remove(std::uint32_t mount, std::int32_t backing_id);
+  // At most kMostAtOnce.
+  static constexpr std::size_t kMostAtOnce = 32;
+  void remove(std::uint32_t mount, const std::vector<std::int32_t>& backing_ids);
 
  private:
   BackingHelper(os::UniqueFd channel, pid_t child) : channel_(std::move(channel)), child_(child) {}

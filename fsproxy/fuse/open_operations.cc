@@ -100,14 +100,28 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
   }
 }
 
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+void do_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info* fi) {
+  MountState& mount = state_of(req);
+  const auto created = mount.view.create_unnamed(parent, mode, own_flags(fi->flags));
+  if (!created.ok()) return reply_error(req, created.error());
+  Handle* handle = hand_out(mount, *created->file, true, true, fi);
+  const struct fuse_entry_param param = entry_param(created->entry, mount.owner);
+  if (fuse_reply_create(req, &param, fi) == -ENOENT) {
+    take_back(mount, handle);
+    mount.view.forget(param.ino, 1);
+  }
+}
+#endif
+
 void do_release(fuse_req_t req, fuse_ino_t, struct fuse_file_info* fi) {
   MountState& mount = state_of(req);
   auto* handle = reinterpret_cast<Handle*>(fi->fh);
   const overlay::NodeId node = handle->file->node->id;
-  const bool wrote = handle->passthrough && handle->file->writable;
+  // Of a write through a mapping nobody told the kernel.
+  const bool told = !handle->passthrough || !mount.view.changed_since_told(*handle->file);
   take_back(mount, handle);
-  // Nobody told the kernel what was written through a mapping.
-  if (wrote && mount.view.knows(node)) mount.tell_stale({{0, "", node, false, true}});
+  if (!told && mount.view.knows(node)) mount.stale.push_back({0, "", node, false, true});
   fuse_reply_err(req, 0);
 }
 
@@ -117,6 +131,9 @@ void add_open_operations(struct fuse_lowlevel_ops& ops) {
   ops.open = do_open;
   ops.create = do_create;
   ops.release = do_release;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+  ops.tmpfile = do_tmpfile;
+#endif
 }
 
 }  // namespace cofferdam::fsproxy

@@ -1,7 +1,6 @@
 // The FUSE operations of one mount: each asks the guard, calls the overlay and replies.
 #pragma once
 
-#include <functional>
 #include <set>
 #include <vector>
 
@@ -26,8 +25,8 @@ struct MountState {
   SlowWork& slow;
   CopyQueue& copies;
   Passthrough& passthrough;
-  // Has the kernel forget, from another thread and a moment later.
-  std::function<void(std::vector<overlay::Stale>)> tell_stale;
+  // What the kernel is to forget, told in batches by another thread.
+  std::vector<overlay::Stale> stale;
   // Files that are written past this service: what they hold is charged again and again.
   std::set<Handle*> writers;
 };

@@ -65,13 +65,19 @@ void Passthrough::release(const overlay::OpenFile& file, bool passthrough) {
     --inode.passthrough;
     if (file.writable) --inode.writers;
     if (inode.passthrough == 0) {
-      if (helper_ != nullptr) helper_->remove(mount_, inode.backing_id);
+      unused_.push_back(inode.backing_id);
+      if (unused_.size() >= BackingHelper::kMostAtOnce) flush();
       inode.backing_id = 0;
     }
   } else if (inode.cached > 0) {
     --inode.cached;
   }
   if (inode.passthrough == 0 && inode.cached == 0 && !inode.stale_pages) inodes_.erase(found);
+}
+
+void Passthrough::flush() {
+  if (helper_ != nullptr && !unused_.empty()) helper_->remove(mount_, unused_);
+  unused_.clear();
 }
 
 void Passthrough::forget(overlay::NodeId node) {

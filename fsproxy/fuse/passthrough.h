@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "fsproxy/fuse/backing_helper.h"
 #include "fsproxy/overlay/overlay.h"
@@ -45,6 +46,8 @@ class Passthrough final {
   // `fresh`: created or cut now, so that its size says nothing.
   Way acquire(const overlay::OpenFile& file, bool fresh, std::uint64_t quota_left);
   void release(const overlay::OpenFile& file, bool passthrough);
+  // Backing files that nobody uses any more are given back in batches: now.
+  void flush();
 
   // The kernel knows the inode no more.
   void forget(overlay::NodeId node);
@@ -65,6 +68,7 @@ class Passthrough final {
   std::uint32_t mount_;
   bool allowed_ = false;
   std::uint64_t opens_ = 0;
+  std::vector<std::int32_t> unused_;
   std::unordered_map<overlay::NodeId, Inode> inodes_;
 };
 

@@ -80,17 +80,14 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
   TRY(out->slow_.open());
   out->copies_ = std::make_unique<CopyQueue>(*out->view_, out->slow_);
   out->passthrough_ = std::make_unique<Passthrough>(nullptr, 0);
-  out->state_ = std::make_unique<MountState>(
-      MountState{*out->view_,
-                 *out->guard_,
-                 out->owner_,
-                 out->slow_,
-                 *out->copies_,
-                 *out->passthrough_,
-                 [self = out.get()](std::vector<overlay::Stale> stale) {
-                   self->notifier_->tell(std::move(stale), false);
-                 },
-                 {}});
+  out->state_ = std::make_unique<MountState>(MountState{*out->view_,
+                                                        *out->guard_,
+                                                        out->owner_,
+                                                        out->slow_,
+                                                        *out->copies_,
+                                                        *out->passthrough_,
+                                                        {},
+                                                        {}});
 
   out->stop_event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!out->stop_event_) return Error::from_errno("eventfd");
@@ -160,6 +157,13 @@ void Session::keep_house() {
   }
   for (const Handle* handle : state_->writers) view_->account_now(*handle->file);
   prune();
+  tell_what_waits();
+}
+
+void Session::tell_what_waits() {
+  passthrough_->flush();
+  if (state_->stale.empty()) return;
+  notifier_->tell(std::exchange(state_->stale, {}), false);
 }
 
 // What the kernel remembers we have to remember, too: it is asked to forget before that is too
@@ -181,6 +185,7 @@ void Session::publish() {
 
 bool Session::wait_for_request() {
   publish();
+  tell_what_waits();
   struct pollfd fds[4] = {{fuse_session_fd(fuse_.get()), POLLIN, 0},
                           {stop_event_.get(), POLLIN, 0},
                           {slow_.wake_fd(), POLLIN, 0},

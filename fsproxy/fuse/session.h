@@ -58,6 +58,8 @@ class Session final {
   // was written past us.
   void keep_house();
   void prune();
+  // What was put off to be done in batches.
+  void tell_what_waits();
   // The numbers that stats tell.
   void publish();
   void tell_stale(std::vector<overlay::Stale> stale);

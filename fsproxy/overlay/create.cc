@@ -26,17 +26,21 @@ Result<Overlay::Slot> Overlay::open_slot(std::string_view operation, Node& paren
                                          const std::string& name, std::uint64_t bytes) {
   TRY(writable());
   if (name.size() > 255) return Error::from_errno("create", ENAMETOOLONG);
-  TRY_ASSIGN(const std::optional<Found> existing, find_optional(parent, name));
+  Gap gap;
+  TRY_ASSIGN(const std::optional<Found> existing, find_optional(parent, name, &gap));
   if (existing) return Error::from_errno("create", EEXIST);
   if (nodes_.depth(parent) >= kMaxDepth) return Error::from_errno("create", ENAMETOOLONG);
   TRY(copy_up(parent));
   Slot slot;
   slot.path = nodes_.child_path(parent, name);
   TRY_ASSIGN(slot.dir, dirs_->upper(parent));
-  TRY_ASSIGN(slot.whiteout, layer::has_whiteout(slot.dir->get(), name));
-  slot.row = whiteout_rows_.contains(slot.path);
-  TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(parent, name));
-  slot.lower_hidden = lower.has_value();
+  slot.whiteout = gap.whiteout;
+  slot.row = gap.row;
+  // Without a whiteout the search has looked there.
+  if (gap.whiteout || gap.row) {
+    TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(parent, name));
+    slot.lower_hidden = lower.has_value();
+  }
   TRY(reserve_rows(operation, slot.path, 1));
   // Whatever lower has here was recorded when it was deleted; else the base is "nothing", as it is
   // of everything below a directory that does not merge.
@@ -164,6 +168,10 @@ Result<Entry> Overlay::make_node(NodeId parent, const std::string& name, mode_t 
 
 Result<Entry> Overlay::link(NodeId id, NodeId parent_id, const std::string& name) {
   TRY(writable());
+  if (Node* unnamed = nodes_.find(id); unnamed != nullptr && unnamed->nameless) {
+    TRY_ASSIGN(Node * above, live_directory(parent_id));
+    return name_unnamed(*unnamed, *above, name);
+  }
   TRY_ASSIGN(Node * node, live(id));
   if (node->is_dir()) return Error::from_errno("link", EPERM);
   TRY_ASSIGN(Node * parent, live_directory(parent_id));

@@ -89,7 +89,7 @@ Result<bool> Overlay::is_opaque_child(int dir_fd, const std::string& name) {
   return layer::is_opaque(fd.get());
 }
 
-Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name) {
+Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name, Gap* gap) {
   if (!is_name(name)) return Error::from_errno("name", EINVAL);
   Node* known = nodes_.child(dir, name);
   const auto none = [&]() -> Error {
@@ -100,7 +100,10 @@ Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name) {
     TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
     struct stat st {};
     if (::fstatat(upper->get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) {
-      if (layer::is_whiteout(st)) return none();
+      if (layer::is_whiteout(st)) {
+        if (gap != nullptr) *gap = {true, has_whiteout_row(dir, name)};
+        return none();
+      }
       if (known != nullptr && known->upper && known->upper_inode == st.st_ino) {
         if (known->merged) TRY(follow_lower(*known, dir, name));
         shape(*known, st);
@@ -111,7 +114,10 @@ Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name) {
     }
     if (errno != ENOENT) return Error::from_errno("lookup");
   }
-  if (has_whiteout_row(dir, name)) return none();
+  if (has_whiteout_row(dir, name)) {
+    if (gap != nullptr) gap->row = true;
+    return none();
+  }
   TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
   if (!lower) {
     tell_outside(dir, name);
@@ -134,8 +140,9 @@ void Overlay::tell_outside(Node& dir, const std::string& name) {
   if (decision.action == policy::FsAction::kOutside) observer_.refused("lookup", path, decision);
 }
 
-Result<std::optional<Overlay::Found>> Overlay::find_optional(Node& dir, const std::string& name) {
-  auto found = find(dir, name);
+Result<std::optional<Overlay::Found>> Overlay::find_optional(Node& dir, const std::string& name,
+                                                             Gap* gap) {
+  auto found = find(dir, name, gap);
   if (found.ok()) return std::optional<Found>(*found);
   if (found.error().error_number() == ENOENT) return std::optional<Found>();
   return found.error();

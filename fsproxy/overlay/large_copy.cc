@@ -79,6 +79,12 @@ void Overlay::account_now(OpenFile& file) {
   if (!file.lower) account(*file.node, file.fd.get(), 0);
 }
 
+bool Overlay::changed_since_told(const OpenFile& file) const {
+  struct stat st {};
+  return file.writable &&
+         (::fstat(file.fd.get(), &st) != 0 || to_ns(st.st_mtim) != to_ns(file.node->last.st_mtim));
+}
+
 std::uint64_t Overlay::quota_left() const {
   const LedgerTotals used = ledger_.used();
   const LedgerTotals limit = ledger_.limit();

@@ -61,6 +61,7 @@ struct Node {
   std::uint64_t lookups = 0;     // references that the other side holds
   std::uint32_t pins = 0;        // references of operations and directory handles
   bool read_recorded = false;
+  bool nameless = false;       // made without a name, and has none yet
   bool superseded = false;     // its names lead to another node of the same object
   bool watched = false;        // changes of the lower directory are told
   bool watch_refused = false;  // there is no watch to be had for it

@@ -32,12 +32,17 @@ Node* NodeTable::by_upper_inode(std::uint64_t inode) const {
 }
 
 Node& NodeTable::create(Node& parent, std::string_view name, mode_t type) {
+  Node& node = create_unnamed(type);
+  add_name(node, parent, name);
+  return node;
+}
+
+Node& NodeTable::create_unnamed(mode_t type) {
   auto owned = std::make_unique<Node>();
   Node& node = *owned;
   node.id = next_++;
   node.type = type & S_IFMT;
   nodes_.emplace(node.id, std::move(owned));
-  add_name(node, parent, name);
   return node;
 }
 

@@ -24,6 +24,8 @@ class NodeTable final {
 
   // A new node at (parent, name), which must be free.
   Node& create(Node& parent, std::string_view name, mode_t type);
+  // One that no name leads to.
+  Node& create_unnamed(mode_t type);
   void add_name(Node& node, Node& parent, std::string_view name);
   // The entry (parent, name) no longer leads to the node.
   void remove_name(Node& node, Node& parent, std::string_view name);

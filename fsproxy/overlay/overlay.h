@@ -127,6 +127,8 @@ class Overlay final {
     OpenFile* file = nullptr;
   };
   Result<Created> create(NodeId parent, const std::string& name, mode_t mode, int flags);
+  // A file that no name leads to (O_TMPFILE); link() may give it one while it is open.
+  Result<Created> create_unnamed(NodeId parent, mode_t mode, int flags);
   struct Opened {
     OpenFile* file = nullptr;
     bool keep_cache = false;  // pages cached of this node are those of the present version
@@ -151,6 +153,8 @@ class Overlay final {
   // Charges what the file holds now: after it was written past the view.
   void account_now(OpenFile& file);
   std::uint64_t quota_left() const;
+  // Whether a writable file has another mtime than the attributes that were told last.
+  bool changed_since_told(const OpenFile& file) const;
   // The names of a file lead to a new node from now on, with the same number; who has this one open
   // keeps what it sees.
   Status supersede(NodeId id);
@@ -212,9 +216,15 @@ class Overlay final {
   Result<Node*> live(NodeId id);
   Result<Node*> live_directory(NodeId id);
   bool attached(const Node& node) const;
-  Result<Found> find(Node& dir, const std::string& name);
+  // What a search that found nothing saw in its place.
+  struct Gap {
+    bool whiteout = false;  // device 0:0 in upper
+    bool row = false;       // a whiteout row
+  };
+  Result<Found> find(Node& dir, const std::string& name, Gap* gap = nullptr);
   void tell_outside(Node& dir, const std::string& name);
-  Result<std::optional<Found>> find_optional(Node& dir, const std::string& name);
+  Result<std::optional<Found>> find_optional(Node& dir, const std::string& name,
+                                             Gap* gap = nullptr);
   Result<Found> adopt_upper(Node& dir, const std::string& name, const struct stat& st,
                             const std::string& path);
   Result<Found> adopt_lower(Node& dir, const std::string& name, const LowerStat& lower,
@@ -268,6 +278,9 @@ class Overlay final {
                              mode_t mode, std::uint64_t bytes,
                              const std::function<int(int dir_fd, const char* name)>& make);
 
+  // unnamed.cc
+  Result<Entry> name_unnamed(Node& node, Node& parent, const std::string& name);
+
   // remove.cc
   // What every removal begins with: the parent is in upper, what lower has under the name is
   // recorded.
@@ -277,7 +290,9 @@ class Overlay final {
     struct stat before {};  // of the upper object, where there is one
   };
   Result<Removal> begin_removal(Node& parent, const std::string& name, const Node& node);
-  Status put_whiteout(Node& parent, int dir_fd, const std::string& name, bool replaces_directory);
+  Status make_whiteout(int dir_fd, const std::string& name);
+  Status put_whiteout(Node& parent, int dir_fd, const std::string& name, bool replaces,
+                      bool is_directory);
   Status clear_whiteouts(int dir_fd);
   Result<bool> is_empty(Node& dir);
   void gone(Node& node, Node& parent, const std::string& name, const struct stat& upper_before);
@@ -321,6 +336,7 @@ class Overlay final {
   LinkIndex links_;
   std::unique_ptr<DirCache> dirs_;
   os::UniqueFd work_;
+  os::UniqueFd whiteout_;    // O_PATH: the last one that was made
   os::UniqueFd upper_root_;  // readable, for statfs and syncs
   std::set<std::string, std::less<>> whiteout_rows_;
   std::map<OpenFile*, std::unique_ptr<OpenFile>> files_;

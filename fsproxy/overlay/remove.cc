@@ -9,13 +9,31 @@
 
 namespace cofferdam::overlay {
 
+// A whiteout at a name that is free. They are names of one inode as long as the file system lets
+// them (link(2), EMLINK): a tree that is deleted needs one inode and not thousands.
+Status Overlay::make_whiteout(int dir_fd, const std::string& name) {
+  if (whiteout_) {
+    const std::string own = "/proc/self/fd/" + std::to_string(whiteout_.get());
+    if (::linkat(AT_FDCWD, own.c_str(), dir_fd, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
+  }
+  TRY(layer::make_whiteout(dir_fd, name));
+  whiteout_.reset(::openat(dir_fd, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  return {};
+}
+
 // Makes (parent, name) a whiteout in one step, whatever lies there in upper.
-Status Overlay::put_whiteout(Node& parent, int dir_fd, const std::string& name,
-                             bool replaces_directory) {
+Status Overlay::put_whiteout(Node& parent, int dir_fd, const std::string& name, bool replaces,
+                             bool is_directory) {
+  if (!replaces && make_whiteout(dir_fd, name).ok()) {
+    ledger_.add(0, 1);
+    charge_directory(parent);
+    return {};
+  }
+  const bool replaces_directory = replaces && is_directory;
   const std::string staged = staged_name();
   // A directory that changes its parent is written to, and then emptied.
   Widened old_directory(dir_fd, name, 0700, privileged_ || !replaces_directory);
-  if (Status made = layer::make_whiteout(work_.get(), staged); !made.ok()) {
+  if (Status made = make_whiteout(work_.get(), staged); !made.ok()) {
     // This file system holds no whiteouts: a row says the same. Written before the object goes.
     const std::string path = nodes_.child_path(parent, name);
     TRY(meta_->add_whiteout(path));
@@ -144,7 +162,7 @@ Status Overlay::unlink(NodeId parent_id, const std::string& name) {
   TRY_ASSIGN(const Removal removal, begin_removal(*parent, name, node));
   const int dir = removal.dir->get();
   if (removal.over_lower) {
-    TRY(put_whiteout(*parent, dir, name, false));
+    TRY(put_whiteout(*parent, dir, name, node.upper, false));
   } else if (node.upper && ::unlinkat(dir, name.c_str(), 0) != 0) {
     return Error::from_errno("unlink");
   }
@@ -164,7 +182,7 @@ Status Overlay::remove_directory(NodeId parent_id, const std::string& name) {
   TRY_ASSIGN(const Removal removal, begin_removal(*parent, name, node));
   const int dir = removal.dir->get();
   if (removal.over_lower) {
-    TRY(put_whiteout(*parent, dir, name, node.upper));
+    TRY(put_whiteout(*parent, dir, name, node.upper, true));
   } else if (node.upper) {
     if (::unlinkat(dir, name.c_str(), AT_REMOVEDIR) != 0) {
       if (errno != ENOTEMPTY) return Error::from_errno("rmdir");

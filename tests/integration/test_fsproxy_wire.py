@@ -1,4 +1,5 @@
 """What the kernel may remember, slow work that nobody waits for, files that go past fsproxy: real mounts."""
+import ctypes
 import errno
 import mmap
 import os
@@ -436,3 +437,88 @@ def test_with_little_quota_left_nobody_writes_past_it(world):
         assert full.value.errno == errno.ENOSPC
     assert 7 << 20 <= written <= 8 << 20
     assert os.stat(world.layer / "upper" / "made").st_blocks * 512 <= 8 << 20
+
+
+# --- files without a name
+
+HAS_TMPFILE = "passthrough" in subprocess.run([fsproxy_world.FSPROXY, "--version"], capture_output=True, text=True,
+                                              check=True).stdout
+tmpfile = pytest.mark.skipif(not HAS_TMPFILE, reason="this build has no O_TMPFILE: its libfuse is older than 3.17")
+
+
+def name_it(fd, path):
+    """linkat(2) with AT_SYMLINK_FOLLOW, which os.link has not."""
+    if fsproxy_world.LIBC.linkat(-100, f"/proc/self/fd/{fd}".encode(), -100, os.fsencode(path), 0x400) != 0:
+        raise OSError(ctypes.get_errno(), "linkat")
+
+
+@tmpfile
+def test_a_file_without_a_name_can_get_one(world):
+    (world.lower / "taken").write_text("lower")
+    (world.lower / "dir").mkdir()
+    world.start()
+    (world.mnt / "taken").unlink()
+    for place in ("new", "taken", "dir/inside"):
+        fd = os.open(world.mnt, os.O_TMPFILE | os.O_RDWR, 0o640)
+        os.write(fd, b"content of " + place.encode())
+        st = os.fstat(fd)
+        assert st.st_nlink == 0 and st.st_mode & 0o7777 == 0o640
+        assert not (world.mnt / place).exists()
+        name_it(fd, world.mnt / place)
+        assert os.fstat(fd).st_nlink == 1 and os.stat(world.mnt / place).st_ino == st.st_ino
+        assert error_of(name_it, fd, world.mnt / "dir") == "EEXIST"
+        os.write(fd, b"!")
+        os.close(fd)
+        assert (world.mnt / place).read_bytes() == b"content of " + place.encode() + b"!"
+    assert sorted(os.listdir(world.mnt)) == ["dir", "new", "taken"] and os.listdir(world.layer / "work") == []
+    world.restart()
+    assert (world.mnt / "taken").read_bytes() == b"content of taken!"
+
+
+@tmpfile
+def test_a_file_without_a_name_leaves_nothing(world):
+    world.start()
+    before = world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]
+    for _ in range(20):
+        fd = os.open(world.mnt, os.O_TMPFILE | os.O_RDWR)
+        os.pwrite(fd, b"x" * 100000, 0)
+        os.ftruncate(fd, 200000)
+        os.fchmod(fd, 0o600)
+        assert os.fstat(fd).st_size == 200000
+        os.close(fd)
+    once = os.open(world.mnt, os.O_TMPFILE | os.O_RDWR | os.O_EXCL)
+    assert error_of(name_it, once, world.mnt / "never") == "ENOENT"
+    os.close(once)
+    assert os.listdir(world.mnt) == []
+    assert soon(lambda: world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["bytes"] == before["bytes"])
+    assert world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["entries"] == before["entries"]
+
+
+@tmpfile
+def test_rules_hold_for_the_name_that_a_file_gets():
+    with World(rules=[("hide", "secret"), ("readonly", "kept/**")]) as world:
+        (world.lower / "kept").mkdir()
+        world.start()
+        fd = os.open(world.mnt, os.O_TMPFILE | os.O_RDWR)
+        for name in ("secret", "kept/new"):
+            assert error_of(name_it, fd, world.mnt / name) == "EACCES"
+        os.close(fd)
+        assert [e["path"] for e in world.events()] == ["secret", "kept/new"]
+
+
+def test_deleting_a_lower_tree_takes_one_inode_of_upper(world):
+    for number in range(300):
+        (world.lower / f"d{number % 3}").mkdir(exist_ok=True)
+        (world.lower / f"d{number % 3}" / f"f{number}").write_text("x")
+    world.start()
+    for number in range(0, 300, 2):
+        (world.mnt / f"d{number % 3}" / f"f{number}").unlink()
+    made = [os.lstat(world.layer / "upper" / f"d{n % 3}" / f"f{n}") for n in range(0, 300, 2)]
+    assert all(st.st_rdev == 0 and st.st_mode & 0o170000 == 0o020000 for st in made)
+    assert len({st.st_ino for st in made}) == 1
+    for number in range(0, 300, 2):
+        (world.mnt / f"d{number % 3}" / f"f{number}").write_text("again")
+    for number in range(300):
+        (world.mnt / f"d{number % 3}" / f"f{number}").unlink()
+    assert sum(len(os.listdir(world.mnt / f"d{n}")) for n in range(3)) == 0
+    assert soon(lambda: world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["entries"] == 303)
