@@ -10,7 +10,7 @@ MAY_SKIP = (
     "go is not installed",
     "cargo is not installed",
     "java is not installed",
-    "passthrough needs Linux 6.9",
+    "passthrough needs Linux 6.9 or newer",
     "gdb is not installed",
 )
 

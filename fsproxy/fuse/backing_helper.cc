@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "common/os/fd_passing.h"
 #include "common/os/files.h"
 #include "common/os/path_grants.h"
+#include "fsproxy/fuse/reply.h"
 
 namespace cofferdam::fsproxy {
 namespace {
@@ -133,21 +135,30 @@ std::int32_t register_file(int fuse, int fd) {
 }  // namespace
 
 Status BackingHelper::possible() {
-  if (::geteuid() != 0) return Error("passthrough needs root");
+#if FUSE_VERSION < FUSE_MAKE_VERSION(3, 17)
+  return Error("this build's libfuse is older than 3.17 (tools/get_libfuse)");
+#endif
+  struct utsname kernel {};
+  int major = 0;
+  int minor = 0;
+  if (::uname(&kernel) != 0 || std::sscanf(kernel.release, "%d.%d", &major, &minor) != 2 ||
+      major < 6 || (major == 6 && minor < 9)) {
+    return Error("needs Linux 6.9 or newer");
+  }
+  if (::geteuid() != 0) return Error("needs root");
   TRY_ASSIGN(const std::string map, os::read_file("/proc/self/uid_map"));
   std::uint64_t inside = 1;
   std::uint64_t outside = 1;
   std::uint64_t count = 0;
   if (std::sscanf(map.c_str(), "%lu %lu %lu", &inside, &outside, &count) != 3 || inside != 0 ||
       outside != 0 || count != 4294967295U) {
-    return Error("passthrough needs the first user namespace");
+    return Error("needs the first user namespace");
   }
   struct __user_cap_header_struct header {};
   header.version = _LINUX_CAPABILITY_VERSION_3;
   struct __user_cap_data_struct data[2] = {};
   if (::syscall(SYS_capget, &header, data) != 0) return Error::from_errno("capget");
-  if ((data[0].effective & (1U << CAP_SYS_ADMIN)) == 0)
-    return Error("passthrough needs CAP_SYS_ADMIN");
+  if ((data[0].effective & (1U << CAP_SYS_ADMIN)) == 0) return Error("needs CAP_SYS_ADMIN");
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/log/diagnostics.h"
 #include "common/os/files.h"
+#include "fsproxy/fuse/backing_helper.h"
 #include "fsproxy/fuse/service.h"
 
 namespace {
@@ -32,8 +33,10 @@ int main(int argc, char** argv) {
   cofferdam::log::set_up_diagnostics("cofferdam-fsproxy");
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.size() == 1 && args[0] == "--version") {
-    std::printf("cofferdam-fsproxy %s\nlibfuse %s%s\n", COFFERDAM_VERSION, fuse_pkgversion(),
-                FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17) ? ", passthrough" : "");
+    const cofferdam::Status passthrough = cofferdam::fsproxy::BackingHelper::possible();
+    std::printf("cofferdam-fsproxy %s\nlibfuse %s\npassthrough: %s\n", COFFERDAM_VERSION,
+                fuse_pkgversion(),
+                passthrough.ok() ? "yes" : passthrough.error().message().c_str());
     return 0;
   }
   signal(SIGPIPE, SIG_IGN);

@@ -60,12 +60,12 @@ Result<std::unique_ptr<Service>> Service::create(const Arguments& arguments) {
   TRY_ASSIGN(out->ended_, os::make_pipe());
   // What this process may is read before it may read nothing.
   const Status possible =
-      arguments.passthrough ? BackingHelper::possible() : Error("passthrough is off");
+      arguments.passthrough ? BackingHelper::possible() : Error("--passthrough off");
   TRY(restrict_files(policy));
   if (possible.ok()) {
     TRY(out->start_helper());
   } else {
-    spdlog::debug("{}", possible.error().message());
+    spdlog::debug("no passthrough: {}", possible.error().message());
   }
   TRY(enter_cage());
   return out;

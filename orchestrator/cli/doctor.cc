@@ -1,8 +1,11 @@
+#include <chrono>
 #include <cstdio>
 #include <memory>
 
+#include "common/os/process.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/engine/program_path.h"
 #include "orchestrator/host_facts.h"
 
 namespace cofferdam::orchestrator::cli {
@@ -29,6 +32,36 @@ Json check_json(const HostCheck& check) {
       {"remedy", check.remedy}};
 }
 
+// Which way the bytes of large files go: fsproxy says it of itself.
+HostCheck passthrough_check() {
+  constexpr std::string_view kLine = "\npassthrough: ";
+  HostCheck check;
+  check.name = "FUSE passthrough";
+  check.state = HostCheck::State::kAbsent;
+  std::string said = "cofferdam-fsproxy does not say";
+  const auto program = find_own_program("cofferdam-fsproxy");
+  if (program.ok()) {
+    os::SpawnOptions options;
+    options.argv = {program->string(), "--version"};
+    options.env = std::vector<std::string>{};
+    const auto output = os::run_command(std::move(options), std::chrono::seconds(10));
+    const std::size_t at = output.ok() ? output->out.find(kLine) : std::string::npos;
+    if (at != std::string::npos) {
+      said = output->out.substr(at + kLine.size());
+      said = said.substr(0, said.find('\n'));
+    }
+  }
+  if (said == "yes") {
+    check.state = HostCheck::State::kGood;
+    check.detail = "large and new files go past fsproxy";
+    return check;
+  }
+  check.detail = "every byte passes through fsproxy (" + said + ")";
+  check.remedy =
+      "nothing is weaker without it; it needs root, Linux 6.9 and libfuse 3.17 (tools/get_libfuse)";
+  return check;
+}
+
 int doctor(const std::string& engine, bool json) {
   FactsQuery query;
   query.docker = true;
@@ -36,7 +69,9 @@ int doctor(const std::string& engine, bool json) {
   if (!facts.ok()) return fail(facts.error());
   bool usable = true;
   Json list = Json::array();
-  for (const HostCheck& check : check_host(*facts, engine)) {
+  std::vector<HostCheck> checks = check_host(*facts, engine);
+  checks.push_back(passthrough_check());
+  for (const HostCheck& check : checks) {
     usable = usable && (!check.required || check.state == HostCheck::State::kGood);
     list.push_back(check_json(check));
     if (json) continue;

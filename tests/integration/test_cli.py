@@ -672,3 +672,8 @@ def test_doctor_says_what_this_machine_can(any_world):
         assert names[name]["required"] is True
     for check in report["checks"]:
         assert check["state"] == "ok" or check["remedy"], check
+    # Which way is in use is told, and an ordinary user has the copying one.
+    way = names["FUSE passthrough"]
+    assert way["required"] is False and way["detail"] in (
+        "large and new files go past fsproxy", *(f"every byte passes through fsproxy ({why})" for why in (
+            "needs root", "needs the first user namespace", "needs CAP_SYS_ADMIN", "needs Linux 6.9 or newer")))
