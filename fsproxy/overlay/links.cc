@@ -107,7 +107,7 @@ Result<Overlay::Found> Overlay::join_copy(Node& dir, const std::string& name,
                                           const LowerStat& lower, const std::string& path) {
   TRY_ASSIGN(struct stat st, give_name(dir, name, lower, path));
   Node* node = nodes_.by_upper_inode(st.st_ino);
-  if (node == nullptr) {
+  if (node == nullptr || node->superseded) {
     node = &nodes_.create(dir, name, st.st_mode);
     nodes_.set_upper(*node, st.st_ino);
     node->shown_inode = numbers_.shown(st.st_ino);

@@ -364,6 +364,108 @@ def test_sparse_tricks_cost_what_they_hold(world):
     assert st.f_blocks * st.f_frsize == 4 << 20 and st.f_files == 1000
 
 
+def on_disk(*layers):
+    """What lies in the layers: (bytes, entries). A root's first block is nobody's."""
+    seen, size, entries = set(), 0, 0
+    for layer in layers:
+        for part in ("upper", "index", "base"):
+            top = layer / part
+            if part == "upper":
+                size += max(0, os.stat(top).st_blocks * 512 - 4096)
+            for path in top.rglob("*"):
+                st = os.lstat(path)
+                entries += part == "upper"
+                if st.st_ino not in seen:
+                    seen.add(st.st_ino)
+                    size += st.st_blocks * 512
+    return size, entries
+
+
+def test_usage_is_exact_while_two_mounts_are_written_at_once():
+    import fsproxy_model
+    os.umask(0o022)
+    with fw.World(extra=[("home", False, True)]) as world:
+        fsproxy_model.populate(world.lower, 77)
+        for i in range(40):
+            (world.lower / f"base{i}").write_bytes(os.urandom(3000 * i))
+        world.start()
+        roots = [world.mnt, world.mnt, world.root / "home-mnt", world.root / "home-mnt"]
+        failures = []
+
+        def work(number):
+            model = fsproxy_model.Model([roots[number]], 300 + number)
+            # Two threads in one tree get in each other's way, and may.
+            def both(_, call):
+                try:
+                    return call(0, str(roots[number]))
+                except OSError as error:
+                    if error.errno in (5, 12, 23, 24, 28, 116, 122):
+                        failures.append(error)
+            model.both = both
+            for _ in range(2500):
+                try:
+                    model.step()
+                except (OSError, TypeError):
+                    pass
+            model.close_all()
+            for i in range(number, 40, 4):
+                path = world.mnt / f"base{i}"
+                if path.is_file():
+                    with open(path, "ab") as f:
+                        f.write(b"x" * 100000)
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        layers = (world.layer, world.root / "home-layer")
+        for _ in range(2):
+            for _ in range(50):  # handles are closed a moment after the last close(2)
+                used = world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]
+                if (used["bytes"], used["entries"]) == on_disk(*layers):
+                    break
+                time.sleep(0.1)
+            assert (used["bytes"], used["entries"]) == on_disk(*layers)
+            world.restart()
+
+
+def test_usage_at_the_limit_never_passes_it():
+    with fw.World(quota_bytes=16 << 20, extra=[("home", False, True)]) as world:
+        (world.lower / "big").write_bytes(os.urandom(3 << 20))
+        world.start()
+        layers = (world.layer, world.root / "home-layer")
+
+        def fill(root, name):
+            for i in range(400):
+                try:
+                    with open(root / f"{name}{i % 50}", "ab", buffering=0) as f:
+                        f.write(b"x" * 70000)
+                    if i % 7 == 0:
+                        os.mkdir(root / f"{name}d{i}")
+                    if i % 11 == 0:
+                        os.unlink(root / f"{name}{i % 50}")
+                except OSError as error:
+                    assert error.errno in (28, 122), error
+        threads = [threading.Thread(target=fill, args=a) for a in (
+            (world.mnt, "a"), (world.mnt, "b"), (world.root / "home-mnt", "c"))]
+        for thread in threads:
+            thread.start()
+        worst = 0
+        while any(t.is_alive() for t in threads):
+            try:
+                worst = max(worst, on_disk(*layers)[0])
+            except FileNotFoundError:
+                pass
+        for thread in threads:
+            thread.join()
+        assert 12 << 20 < worst <= 16 << 20
+        assert fw.error_of(open, world.mnt / "big", "r+b") == "ENOSPC"
+        os.unlink(world.mnt / "big")  # also when its base finds no room
+        world.run("sh", "-c", "rm -r a* b*")
+        (world.mnt / "again").write_bytes(b"x" * (1 << 20))
+
+
 # --- the service dies, the client dies
 
 def test_a_dead_service_means_no_access_and_the_next_one_starts_clean(world):

@@ -73,10 +73,13 @@ def test_behaves_as_a_plain_directory(seed):
             model.step()
             if step % 300 == 0:
                 assert fw.tree(world.mnt) == fw.tree(plain), model.log[-40:]
-            if step % 800 == 0:
+            chance = model.random.random()
+            if chance < 1 / 400:
                 model.close_all()
-                world.kill() if step % 1600 == 0 else world.stop()
+                world.kill() if chance < 1 / 800 else world.stop()
                 world.start()
+            if step % 1000 == 0:
+                del model.log[:-50]
         model.close_all()
         expected = fw.tree(plain)
         assert fw.tree(world.mnt) == expected
