@@ -154,7 +154,7 @@ Status Overlay::copy_up_one(Node& node, Data data) {
   std::optional<layer::Version> copied;
   os::UniqueFd file;
   struct stat st {};
-  const bool several = node.several && lower.st.st_nlink > 1;
+  const bool several = node.shared && lower.st.st_nlink > 1;
   const auto build = [&]() -> Status {
     if (ready) {
       file = std::move(ready->to);

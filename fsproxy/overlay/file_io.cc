@@ -227,8 +227,8 @@ Status Overlay::sync(OpenFile& file, bool data_only) {
 void Overlay::close(OpenFile* file) {
   Node& node = *file->node;
   struct stat st {};
-  const bool last_use = !file->lower && !node.superseded && node.files.size() == 1 && node.names.empty() &&
-                        ::fstat(file->fd.get(), &st) == 0 && st.st_nlink == 0;
+  const bool last_use = !file->lower && !node.superseded && node.files.size() == 1 &&
+                        node.names.empty() && ::fstat(file->fd.get(), &st) == 0 && st.st_nlink == 0;
   if (file->lower) {
     const auto now = stat_lower(file->fd.get(), "");
     if (now.ok() && version_of(now->st) != file->opened &&

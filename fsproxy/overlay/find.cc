@@ -193,8 +193,9 @@ Result<Overlay::Found> Overlay::adopt_lower(Node& dir, const std::string& name,
     observer_.refused("lookup", path, decision);
     return Error::from_errno("lookup", ENOENT);
   }
-  const bool several = has_several_names(lower, decision);
-  if (several) {
+  // The user may give a file another name at any time: whether it has several is asked each time.
+  const bool shares = may_share(lower, decision);
+  if (shares && lower.st.st_nlink > 1) {
     const LinkGroup* group = links_.find(lower.identity);
     if (group != nullptr && group->copied()) return join_copy(dir, name, lower, path);
     Node* other = nodes_.by_origin(lower.identity);
@@ -210,7 +211,7 @@ Result<Overlay::Found> Overlay::adopt_lower(Node& dir, const std::string& name,
   node.merged = node.is_dir() && !lower.mount_root;
   node.origin = lower.identity;
   node.shown_inode = lower.st.st_ino;
-  if (several) nodes_.share(node);
+  if (shares) nodes_.share(node);
   struct stat st = lower.st;
   shape(node, st);
   return Found{&node, st};

@@ -76,11 +76,13 @@ Status LinkIndex::remove_strays() {
 }
 
 LinkGroup* LinkIndex::find(const LowerIdentity& origin) {
+  if (groups_.empty()) return nullptr;
   const auto found = groups_.find(key(origin));
   return found == groups_.end() ? nullptr : &found->second;
 }
 
 LinkGroup* LinkIndex::of_copy(std::uint64_t upper_inode) {
+  if (copies_.empty()) return nullptr;
   const auto found = copies_.find(upper_inode);
   return found == copies_.end() ? nullptr : find(found->second);
 }

@@ -47,9 +47,8 @@ Result<bool> Overlay::covers_lower(const std::string& path) {
 
 // Only names that may change: what is read only or hidden must keep what lower has, whatever
 // happens to another name of the same file.
-bool Overlay::has_several_names(const LowerStat& lower, const policy::FsDecision& decision) const {
-  return options_.writable && !S_ISDIR(lower.st.st_mode) && lower.st.st_nlink > 1 &&
-         decision.changeable();
+bool Overlay::may_share(const LowerStat& lower, const policy::FsDecision& decision) const {
+  return options_.writable && !S_ISDIR(lower.st.st_mode) && decision.changeable();
 }
 
 std::uint64_t Overlay::shown_links(const Node& node, std::uint64_t links) {
@@ -57,7 +56,7 @@ std::uint64_t Overlay::shown_links(const Node& node, std::uint64_t links) {
     const LinkGroup* group = links_.of_copy(node.upper_inode);
     return group == nullptr ? links : LinkIndex::shown_links(*group, links);
   }
-  if (!node.several) return links;
+  if (!node.shared) return links;
   const LinkGroup* group = links_.find(node.origin);
   return group == nullptr ? links : links - std::min<std::uint64_t>(links, group->covered.size());
 }

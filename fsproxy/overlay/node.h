@@ -51,7 +51,7 @@ struct Node {
   bool upper = false;     // the object lies in upper
   bool in_lower = false;  // it came from lower: `origin` is valid
   bool merged = false;    // a directory whose entries include those of the lower one
-  bool several = false;   // a lower file with several names, which are one node
+  bool shared = false;    // a lower file: all its names in lower lead to this node
   std::uint64_t shown_inode = 0;
   std::uint64_t upper_inode = 0;  // where `upper`
   LowerIdentity origin;

@@ -72,13 +72,13 @@ Node* NodeTable::by_origin(const LowerIdentity& origin) const {
 }
 
 void NodeTable::share(Node& node) {
-  node.several = true;
+  node.shared = true;
   shared_[node.origin.inode] = &node;
 }
 
 void NodeTable::unshare(const Node& node) {
   const auto found = shared_.find(node.origin.inode);
-  if (node.several && found != shared_.end() && found->second == &node) shared_.erase(found);
+  if (node.shared && found != shared_.end() && found->second == &node) shared_.erase(found);
 }
 
 void NodeTable::set_upper(Node& node, std::uint64_t upper_inode) {

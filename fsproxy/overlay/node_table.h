@@ -19,7 +19,7 @@ class NodeTable final {
   Node* child(const Node& parent, std::string_view name) const;
   // The upper object with this inode number.
   Node* by_upper_inode(std::uint64_t inode) const;
-  // The node of a lower file with several names that is not copied up.
+  // The node of a lower file that is not copied up.
   Node* by_origin(const LowerIdentity& origin) const;
 
   // A new node at (parent, name), which must be free.

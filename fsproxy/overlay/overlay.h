@@ -259,7 +259,7 @@ class Overlay final {
   // links.cc
   Status load_links();
   Result<bool> covers_lower(const std::string& path);
-  bool has_several_names(const LowerStat& lower, const policy::FsDecision& decision) const;
+  bool may_share(const LowerStat& lower, const policy::FsDecision& decision) const;
   Result<Found> join_copy(Node& dir, const std::string& name, const LowerStat& lower,
                           const std::string& path);
   Result<struct stat> give_name(Node& dir, const std::string& name, const LowerStat& lower,

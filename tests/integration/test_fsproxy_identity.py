@@ -204,6 +204,22 @@ def test_the_user_replaces_one_of_the_names(world):
     assert same(world, ["a", "dir/c", "dir/sub/d"], "mine") and (world.mnt / "b").read_text() == "the user's"
 
 
+@pytest.mark.parametrize("known", [["new", "late"], ["late", "new"], ["new"], ["late"]])
+def test_the_user_gives_a_file_another_name_meanwhile(world, known):
+    import time
+    (world.lower / "new").write_text("new")
+    world.start()
+    assert links(world, "new") == 1
+    os.link(world.lower / "new", world.lower / "late")
+    time.sleep(1.2)
+    for name in known:
+        os.stat(world.mnt / name)
+    with open(world.mnt / known[0], "a") as f:
+        f.write("+")
+    assert links(world, known[0]) == 2
+    assert same(world, ["new", "late"], "new+") == os.stat(world.lower / "new").st_ino
+
+
 def test_the_quota_counts_a_file_with_several_names_once(world):
     (world.lower / "big1").write_bytes(b"x" * (3 << 20))
     os.link(world.lower / "big1", world.lower / "big2")
