@@ -9,6 +9,7 @@
 
 #include "common/os/files.h"
 #include "common/os/object_copy.h"
+#include "common/os/tree_paths.h"
 #include "orchestrator/changes/change_json.h"
 #include "orchestrator/changes/forbidden_names.h"
 #include "orchestrator/reader/refs.h"
@@ -117,13 +118,44 @@ Status edit(git_index* index, const BranchMove& move, Position to) {
   return {};
 }
 
+constexpr std::string_view kAside = "cofferdam-index-";
+constexpr const char* kOwnLock = "lock";
+
+// What a run that was killed left: its copy of the index, and its lock where that is its own. The
+// caller holds the workspace's lock, so nobody is at work on it.
+Status clear_leftovers(const fs::path& git_directory) {
+  TRY_ASSIGN(const os::UniqueFd directory,
+             os::open_file(git_directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  std::vector<std::string> names;
+  TRY(os::for_each_name(directory.get(), [&](std::string_view name) -> Status {
+    if (name.starts_with(kAside)) names.emplace_back(name);
+    return {};
+  }));
+  for (const std::string& name : names) {
+    struct stat own {};
+    struct stat held {};
+    const fs::path lock = git_directory / "index.lock";
+    if (::lstat((git_directory / name / kOwnLock).c_str(), &own) == 0 &&
+        ::lstat(lock.c_str(), &held) == 0 && own.st_ino == held.st_ino &&
+        own.st_dev == held.st_dev && ::unlink(lock.c_str()) != 0) {
+      return Error::from_errno("remove the lock of a merge that was cut short");
+    }
+    TRY(os::remove_tree(git_directory / name));
+  }
+  return {};
+}
+
 // git's lock of the index: a file beside it, which becomes the index or goes away.
 class IndexLock final {
  public:
-  static Result<IndexLock> take(const fs::path& git_directory) {
+  // `aside` is on the same file system and tells a later run whose lock it was.
+  static Result<IndexLock> take(const fs::path& git_directory, const fs::path& aside) {
     const fs::path file = git_directory / "index.lock";
-    os::UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!fd) {
+    const fs::path own = aside / kOwnLock;
+    ::unlink(own.c_str());
+    os::UniqueFd fd(::open(own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!fd) return Error::from_errno("lock the index");
+    if (::link(own.c_str(), file.c_str()) != 0) {
       if (errno == EEXIST) return Error("another git command is at work (" + file.string() + ")");
       return Error::from_errno("lock the index");
     }
@@ -157,10 +189,9 @@ class IndexLock final {
 };
 
 // The index with the move applied; nothing where it stands there already.
-Result<std::optional<std::string>> moved_index(const fs::path& git_directory,
+Result<std::optional<std::string>> moved_index(const fs::path& git_directory, const fs::path& aside,
                                                const BranchMove& move, Position to) {
-  TRY_ASSIGN(const os::TempDir aside, os::TempDir::create(git_directory, "cofferdam-index-"));
-  const fs::path copy = aside.path() / "index";
+  const fs::path copy = aside / "index";
   const auto bytes = os::read_file(git_directory / "index", kMaxIndex);
   if (bytes.ok()) {
     TRY(os::write_file_atomic(copy, *bytes));
@@ -244,8 +275,10 @@ Status move_branch(const std::string& workspace, const BranchMove& move, Positio
   std::string before;
   {
     TRY_ASSIGN(const auto owner, home.act_as_owner());
-    TRY_ASSIGN(IndexLock lock, IndexLock::take(directory));
-    TRY_ASSIGN(changed, moved_index(directory, move, to));
+    TRY(clear_leftovers(directory));
+    TRY_ASSIGN(const os::TempDir aside, os::TempDir::create(directory, kAside));
+    TRY_ASSIGN(IndexLock lock, IndexLock::take(directory, aside.path()));
+    TRY_ASSIGN(changed, moved_index(directory, aside.path(), move, to));
     if (changed) {
       auto bytes = os::read_file(directory / "index", kMaxIndex);
       if (bytes.ok()) before = std::move(bytes).value();
@@ -258,7 +291,8 @@ Status move_branch(const std::string& workspace, const BranchMove& move, Positio
   const Status moved = home.set_reference(name, wanted, left, log);
   if (moved.ok() || !changed || before.empty()) return moved;
   TRY_ASSIGN(const auto owner, home.act_as_owner());
-  TRY_ASSIGN(IndexLock lock, IndexLock::take(directory));
+  TRY_ASSIGN(const os::TempDir aside, os::TempDir::create(directory, kAside));
+  TRY_ASSIGN(IndexLock lock, IndexLock::take(directory, aside.path()));
   // Only what was just written is replaced.
   const auto now = os::read_file(directory / "index", kMaxIndex);
   if (now.ok() && *now == *changed) TRY(lock.replace_with(before));

@@ -351,7 +351,10 @@ void Collector::report_tops() {
         break;
       case Place::kGitDirectory:
         set_.omissions.push_back(
-            {path, "git_directory", "nothing of a git directory is taken home", top.entries});
+            {path, "git_directory",
+             path == ".git" ? "no byte of it is taken home; its commits are, by merge --commits"
+                            : "nothing of a git directory is taken home",
+             top.entries});
         break;
     }
   }

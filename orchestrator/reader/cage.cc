@@ -19,16 +19,21 @@ constexpr rlim_t kMaxSeconds = 900;
 constexpr rlim_t kMaxFiles = 4096;
 
 // Descriptors that it holds, memory, its end. No call takes a path.
-constexpr int kAllowed[] = {
-    SCMP_SYS(read),          SCMP_SYS(pread64),        SCMP_SYS(write),
-    SCMP_SYS(writev),        SCMP_SYS(recvmsg),        SCMP_SYS(sendmsg),
-    SCMP_SYS(close),         SCMP_SYS(fstat),          SCMP_SYS(lseek),
-    SCMP_SYS(brk),           SCMP_SYS(munmap),         SCMP_SYS(mremap),
-    SCMP_SYS(madvise),       SCMP_SYS(futex),          SCMP_SYS(getrandom),
-    SCMP_SYS(getpid),        SCMP_SYS(gettid),         SCMP_SYS(tgkill),
-    SCMP_SYS(rt_sigaction),  SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),
-    SCMP_SYS(sigaltstack),   SCMP_SYS(exit),           SCMP_SYS(exit_group),
-    SCMP_SYS(clock_gettime), SCMP_SYS(sched_yield),    SCMP_SYS(restart_syscall)};
+constexpr int kAllowed[] = {SCMP_SYS(read),           SCMP_SYS(pread64),
+                            SCMP_SYS(write),          SCMP_SYS(writev),
+                            SCMP_SYS(recvmsg),        SCMP_SYS(sendmsg),
+                            SCMP_SYS(close),          SCMP_SYS(fstat),
+                            SCMP_SYS(lseek),          SCMP_SYS(brk),
+                            SCMP_SYS(munmap),         SCMP_SYS(mremap),
+                            SCMP_SYS(madvise),        SCMP_SYS(futex),
+                            SCMP_SYS(getrandom),      SCMP_SYS(getpid),
+                            SCMP_SYS(gettid),         SCMP_SYS(getuid),
+                            SCMP_SYS(geteuid),        SCMP_SYS(tgkill),
+                            SCMP_SYS(rt_sigaction),   SCMP_SYS(rt_sigprocmask),
+                            SCMP_SYS(rt_sigreturn),   SCMP_SYS(sigaltstack),
+                            SCMP_SYS(exit),           SCMP_SYS(exit_group),
+                            SCMP_SYS(clock_gettime),  SCMP_SYS(sched_yield),
+                            SCMP_SYS(restart_syscall)};
 
 scmp_arg_cmp without(unsigned argument, scmp_datum_t bits) {
   return {.arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = bits, .datum_b = 0};
@@ -81,7 +86,12 @@ Status enter_cage() {
   TRY(limit(RLIMIT_CPU, kMaxSeconds));
   TRY(limit(RLIMIT_NOFILE, kMaxFiles));
   TRY(limit(RLIMIT_FSIZE, 0));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define COFFERDAM_SHADOW_MEMORY
+#endif
+#endif
+#if !defined(__SANITIZE_ADDRESS__) && !defined(COFFERDAM_SHADOW_MEMORY)
   TRY(limit(RLIMIT_AS, kMaxMemory));
 #endif
   if (::geteuid() == 0) {

@@ -1,12 +1,17 @@
 """Commits made inside come home: under refs/cofferdam/, as a fast-forward, or not at all, with the reason."""
 import hashlib
+import contextlib
 import json
+import os
 import pathlib
+import socket
 import subprocess
-import zlib
+import time
 
 import pytest
 
+from sandbox_runs import Runner, skip_unless_root, wait_until
+from test_merge_recovery import merge_and_kill
 from test_merge import Project, project, tree  # noqa: F401  (the fixture)
 
 ME = "git -c user.name='Ada Inside' -c user.email=ada@inside.example"
@@ -199,7 +204,6 @@ def test_risky_files_in_commits_need_their_allowance_though_the_workspace_has_th
 
 def test_a_linked_worktree_takes_commits_home():
     with_worktree = pathlib.Path
-    from sandbox_runs import Runner, skip_unless_root
     skip_unless_root()
     runner = Runner()
     try:
@@ -350,9 +354,77 @@ def test_what_a_merge_says_is_also_said_as_json(one_project):
     assert report["changes"][0]["why"]
 
 
+def test_a_merge_of_commits_that_is_killed_is_before_or_after(one_project):
+    project = one_project
+    project.sandbox(f"for n in $(seq 40); do echo $n > f$n; done; echo two >> a.txt; git add -A; {ME} commit -qm inside")
+    before = (project.git("rev-parse", "HEAD"), tree(project.top), b"")
+    started = time.monotonic()
+    project("merge", "last", "--commits")
+    whole = time.monotonic() - started
+    now = lambda: (project.git("rev-parse", "HEAD"), tree(project.top), project.git("status", "--porcelain"))  # noqa: E731
+    after = now()
+    assert after[2] == b"" and after[0] != before[0]
+    project("undo", "last")
+    assert now() == before
+    for part in range(1, 13):
+        merge_and_kill(project, whole * (0.3 + 0.06 * part), "--commits")
+        project("ps")
+        assert now() in (before, after)
+        assert not list((project.top / ".git").glob("cofferdam-index-*")) and not (project.top / ".git/index.lock").exists()
+        if now() == after:
+            project("undo", "last")
+        assert now() == before
+    project("merge", "last", "--commits")
+    assert now() == after
+
+
+def test_the_lock_of_a_merge_that_was_cut_short_is_its_own_and_goes(one_project):
+    project = one_project
+    project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside")
+    left = project.top / ".git/cofferdam-index-left"
+    left.mkdir()
+    (left / "lock").write_text("half an index")
+    os.link(left / "lock", project.top / ".git/index.lock")
+    project("merge", "last", "--commits")
+    assert not left.exists() and not (project.top / ".git/index.lock").exists()
+    clean(project)
+
+
+def test_the_reader_is_caged_and_ends_over_nonsense(one_project):
+    program = one_project.runner.programs / "cofferdam-reader"
+
+    def start():
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader = subprocess.Popen([program.resolve()], pass_fds=[3], preexec_fn=lambda: os.dup2(theirs.fileno(), 3))
+        theirs.close()
+        return reader, ours
+
+    reader, ours = start()
+    status = lambda: dict(line.split(":\t", 1) for line in pathlib.Path(  # noqa: E731
+        f"/proc/{reader.pid}/status").read_text().splitlines() if ":\t" in line)
+    assert wait_until(lambda: status()["Seccomp"] == "2")
+    found = status()
+    assert found["NoNewPrivs"] == "1" and found["Uid"].split() == ["65534"] * 4
+    assert {found[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {"0" * 16}
+    ours.close()
+    assert reader.wait(timeout=20) == 1
+    for nonsense in (b"?", b"P", b"I", b"R", b"H" + os.urandom(4000), b"\xff" * 100_000):
+        reader, ours = start()
+        answers = []
+        ours.settimeout(20)
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            ours.send(nonsense)
+            ours.send(b"G")
+            while answer := ours.recv(200_000):
+                answers.append(answer)
+        ours.close()
+        # It says so, or it is gone before it was asked; it is never killed.
+        assert all(answer[:1] in (b"f", b"e", b"x") for answer in answers), (nonsense[:5], answers)
+        assert reader.wait(timeout=20) in (0, 1), nonsense[:5]
+
+
 @pytest.fixture
 def one_project():
-    from sandbox_runs import Runner, skip_unless_root
     skip_unless_root()
     runner = Runner()
     yield Project(runner)

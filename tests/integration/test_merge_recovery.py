@@ -19,11 +19,11 @@ def state_of(project):
     return sorted((path for path in top.iterdir() if not path.name.startswith(".")), key=lambda p: p.stat().st_mtime)
 
 
-def merge_and_kill(project, seconds):
+def merge_and_kill(project, seconds, *options):
     """SIGKILL for the program itself, not for the wrapper that changes the user."""
     runner = project.runner
     words = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", f"HOME={runner.home}",
-             str(runner.programs / "cofferdam"), "merge", "last"]
+             str(runner.programs / "cofferdam"), "merge", "last", *options]
     words = ["runuser", "-u", runner.user, "--", *words] if runner.user else words
     merging = subprocess.Popen(words, cwd=runner.workspace, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(seconds)
@@ -178,3 +178,29 @@ def test_another_merge_into_the_same_workspace_waits_its_turn(project):
     finally:
         os.close(descriptor)
     project("merge", "last")
+
+
+def test_rm_keeps_what_a_merge_that_is_not_at_its_end_took_out(project):
+    project.sandbox("echo two >> a.txt")
+    project("merge", "last")
+    directory = state_of(project)[-1]
+    # A journal that nobody can read: no command may decide over it, not even by force.
+    os.rename(directory / "merges/1", directory / "merges/active")
+    (directory / "merges/active/phase").write_text("\033]0;owned\007 no phase")
+    for words in (["rm", "last"], ["rm", "--force", "last"], ["merge", "last"], ["undo", "last"]):
+        done = project.runner.cofferdam(*words)
+        assert done.returncode == 125, words
+        assert b"was cut short" in done.stderr and b"\033" not in done.stderr + done.stdout, done.stderr
+    assert (directory / "merges/active/objects").is_dir()
+    assert (project.top / "a.txt").read_text() == "one\ntwo\n"
+
+
+def test_a_file_that_cannot_be_read_is_left_out_by_itself(project):
+    project.sandbox("mkdir -p node_modules/p; echo 1 > node_modules/p/a; echo 2 > node_modules/p/b; chmod 000 node_modules/p/b")
+    text = project("merge", "last", "--ignored")
+    assert (project.top / "node_modules/p/a").read_text() == "1\n"
+    if project.runner.user:
+        assert "left out: node_modules/p/b: open: Permission denied (unreadable)" in text
+        assert not (project.top / "node_modules/p/b").exists()
+    else:
+        assert (project.top / "node_modules/p/b").read_text() == "2\n"
