@@ -736,7 +736,10 @@ def sessions_end(gate, within):
     return gate.stats()["sessions"] == 0
 
 
-# --- large bodies
+# --- large bodies: past the borders of 32 bits with COFFERDAM_LARGE_MIB=5000
+
+LARGE = int(os.environ.get("COFFERDAM_LARGE_MIB", "512")) << 20
+
 
 def rss_kib(gate):
     return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{gate.process.pid}/status").read()).group(1))
@@ -744,8 +747,8 @@ def rss_kib(gate):
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "until-close"])
 def test_large_bodies_stream_in_bounded_memory(gate, world, framing):
-    """Legit client 37: 512 MiB down past a slow reader; memory does not follow."""
-    size, piece = 512 << 20, b"\xa5" * (1 << 20)
+    """Legit client 37: memory does not follow what streams through."""
+    size, piece = LARGE, b"\xa5" * (1 << 20)
     def handler(sock, head):
         if framing == "length":
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
@@ -759,7 +762,7 @@ def test_large_bodies_stream_in_bounded_memory(gate, world, framing):
             sock.sendall(b"0\r\n\r\n")
     world.raw.handler = handler
     before = rss_kib(gate)
-    result = gate.run(["curl", "-sS", "-m", "60", "-x", gate.proxy, "-o", "/dev/null", "-w", "%{size_download}", f"http://{RAW}/"])
+    result = gate.run(["curl", "-sS", "-m", "300", "-x", gate.proxy, "-o", "/dev/null", "-w", "%{size_download}", f"http://{RAW}/"])
     assert result.stdout == str(size), result.stderr
     assert rss_kib(gate) - before < 8192
     event = gate.wait_event(event="egress", host=RAW, verdict="allow")
@@ -767,7 +770,7 @@ def test_large_bodies_stream_in_bounded_memory(gate, world, framing):
 
 
 def test_a_large_upload_streams_in_bounded_memory(gate, world, tmp_path):
-    size = 512 << 20
+    size = LARGE
     got = []
     def handler(sock, head):
         count = 0
@@ -780,7 +783,7 @@ def test_a_large_upload_streams_in_bounded_memory(gate, world, tmp_path):
     with open(upload, "wb") as file:
         file.truncate(size)
     before = rss_kib(gate)
-    result = gate.run(["curl", "-sS", "-m", "60", "-x", gate.proxy, "-T", upload, f"http://{RAW}/"])
+    result = gate.run(["curl", "-sS", "-m", "300", "-x", gate.proxy, "-T", upload, f"http://{RAW}/"])
     assert result.stdout == "ok" and got == [size], result.stderr
     assert rss_kib(gate) - before < 8192
 
