@@ -1,6 +1,7 @@
 // Opening, creating and releasing files, and which way their bytes go.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "fsproxy/fuse/operations.h"
@@ -15,25 +16,33 @@ int own_flags(int flags) {
   return flags & (O_ACCMODE | O_TRUNC | O_EXCL);
 }
 
+bool enough_quota(const MountState& mount) {
+  const overlay::Overlay::Quota quota = mount.view.quota();
+  return quota.left >= std::max(Passthrough::kLeastQuota, quota.limit / 2);
+}
+
 // Chooses the way and fills the reply. The handle is the kernel's until RELEASE.
 Handle* hand_out(MountState& mount, OpenFile& file, bool fresh, bool keep_cache,
                  struct fuse_file_info* fi) {
   auto handle = std::make_unique<Handle>();
   handle->file = &file;
-  const Passthrough::Way way = mount.passthrough.acquire(file, fresh, mount.view.quota_left());
+  const Passthrough::Way way = mount.passthrough.acquire(file, fresh, enough_quota(mount));
   handle->passthrough = way.passthrough;
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
   fi->backing_id = way.backing_id;
 #endif
   fi->keep_cache = keep_cache && !way.passthrough && !way.drop_pages ? 1 : 0;
-  if (way.passthrough && file.writable) mount.writers.insert(handle.get());
+  if (way.passthrough && file.writable) {
+    mount.writers.insert(handle.get());
+    mount.meter.add(file.fd.get());
+  }
   fi->fh = reinterpret_cast<std::uint64_t>(handle.get());
   return handle.release();
 }
 
 void take_back(MountState& mount, Handle* handle) {
   const std::unique_ptr<Handle> owned(handle);
-  mount.writers.erase(handle);
+  if (mount.writers.erase(handle) != 0) mount.meter.remove(handle->file->fd.get());
   mount.passthrough.release(*handle->file, handle->passthrough);
   mount.view.close(handle->file);
 }
@@ -54,14 +63,12 @@ void answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info fi) {
   const bool cuts = (fi.flags & O_TRUNC) != 0;
   const bool writes = (fi.flags & O_ACCMODE) != O_RDONLY || cuts;
   if (sends_elsewhere(req, ino, writes)) return;
-  const bool late = writes && mount.passthrough.is_live(ino) &&
-                    mount.view.quota_left() < Passthrough::kLeastQuota;
-  if (late && !mount.passthrough.has_writers(ino)) {
+  if (writes && mount.passthrough.is_live(ino) && !mount.passthrough.has_writers(ino) &&
+      !enough_quota(mount)) {
     // Little is left, so this one is not to write past us; who reads goes on reading the same file.
     const Status moved = mount.view.supersede(ino);
     return reply_error(req, moved.ok() ? Error::from_errno("open", ESTALE) : moved.error());
   }
-  if (late) return reply_error(req, Error::from_errno("open", ENOSPC));
   const auto opened = mount.view.open_file(ino, own_flags(fi.flags));
   if (!opened.ok()) return reply_error(req, opened.error());
   Handle* handle = hand_out(mount, *opened->file, cuts, opened->keep_cache, &fi);

@@ -7,6 +7,7 @@
 #include "fsproxy/fuse/copy_queue.h"
 #include "fsproxy/fuse/passthrough.h"
 #include "fsproxy/fuse/reply.h"
+#include "fsproxy/fuse/write_meter.h"
 #include "fsproxy/guard/guard.h"
 
 namespace cofferdam::fsproxy {
@@ -25,6 +26,7 @@ struct MountState {
   SlowWork& slow;
   CopyQueue& copies;
   Passthrough& passthrough;
+  WriteMeter& meter;
   // What the kernel is to forget, told in batches by another thread.
   std::vector<overlay::Stale> stale;
   // Files that are written past this service: what they hold is charged again and again.

@@ -20,11 +20,10 @@ bool Passthrough::is_live(overlay::NodeId node) const {
   return found != inodes_.end() && found->second.passthrough > 0;
 }
 
-Passthrough::Way Passthrough::acquire(const overlay::OpenFile& file, bool fresh,
-                                      std::uint64_t quota_left) {
+Passthrough::Way Passthrough::acquire(const overlay::OpenFile& file, bool fresh, bool may_write) {
   if (!allowed_ && inodes_.empty()) return {};
   Inode& inode = inodes_[file.node->id];
-  const bool enough = !file.writable || quota_left >= kLeastQuota;
+  const bool enough = !file.writable || may_write;
   const auto use = [&]() -> Way {
     ++inode.passthrough;
     ++opens_;

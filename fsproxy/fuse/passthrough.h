@@ -18,9 +18,12 @@ class Passthrough final {
  public:
   // Smaller files are quicker through the page cache: their attributes stay known after a read.
   static constexpr off_t kLeastBytes = 64 * 1024;
-  // What is written past us is charged a moment later: not when less than this is left of the
-  // quota.
+  // What is written past us is charged a moment later, and nothing can stop a writer that has
+  // begun. So none begins when less than this, or less than half of the quota, is left …
   static constexpr std::uint64_t kLeastQuota = 1ULL << 30U;
+  // … and one that comes as near as this ends the sandbox. More than can be written between two
+  // looks at what was written.
+  static constexpr std::uint64_t kLastQuota = 1ULL << 29U;
 
   // `helper` may be null: never. `mount`: its index with the helper.
   Passthrough(BackingHelper* helper, std::uint32_t mount) : helper_(helper), mount_(mount) {}
@@ -43,8 +46,9 @@ class Passthrough final {
   bool has_writers(overlay::NodeId node) const;
   bool is_live(overlay::NodeId node) const;
   // The way of an open that succeeds; paired with release().
-  // `fresh`: created or cut now, so that its size says nothing.
-  Way acquire(const overlay::OpenFile& file, bool fresh, std::uint64_t quota_left);
+  // `fresh`: created or cut now, so that its size says nothing. `may_write`: of the quota enough is
+  // left.
+  Way acquire(const overlay::OpenFile& file, bool fresh, bool may_write);
   void release(const overlay::OpenFile& file, bool passthrough);
   // Backing files that nobody uses any more are given back in batches: now.
   void flush();

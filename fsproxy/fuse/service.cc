@@ -17,6 +17,13 @@
 #include "fsproxy/fuse/control.h"
 
 namespace cofferdam::fsproxy {
+namespace {
+
+// How often is looked at what is written past the service.
+constexpr int kMeterMs = 20;
+constexpr int kOverQuota = 3;  // exit status
+
+}  // namespace
 
 Result<std::unique_ptr<Service>> Service::create(const Arguments& arguments) {
   std::unique_ptr<Service> out(new Service());
@@ -57,7 +64,7 @@ Result<std::unique_ptr<Service>> Service::create(const Arguments& arguments) {
   sigaddset(&signals, SIGTERM);
   out->terminate_.reset(::signalfd(-1, &signals, SFD_CLOEXEC));
   if (!out->terminate_) return Error::from_errno("signalfd");
-  TRY_ASSIGN(out->ended_, os::make_pipe());
+  TRY_ASSIGN(out->news_, os::make_pipe());
   // What this process may is read before it may read nothing.
   const Status possible =
       arguments.passthrough ? BackingHelper::possible() : Error("--passthrough off");
@@ -85,22 +92,44 @@ Status Service::start_helper() {
 }
 
 void Service::run() {
-  for (const auto& session : sessions_) session->start(ended_.write.get());
+  for (const auto& session : sessions_) session->start(news_.write.get());
   std::size_t running = sessions_.size();
   while (running > 0) {
     struct pollfd fds[4] = {{liveness_.get(), POLLIN, 0},
                             {terminate_.get(), POLLIN, 0},
-                            {ended_.read.get(), POLLIN, 0},
+                            {news_.read.get(), POLLIN, 0},
                             {control_.get(), POLLIN, 0}};
-    if (::poll(fds, 4, -1) < 0 && errno != EINTR) break;
+    const bool metered = std::any_of(sessions_.begin(), sessions_.end(),
+                                     [](const auto& s) { return !s->meter().empty(); });
+    if (::poll(fds, 4, metered ? kMeterMs : -1) < 0 && errno != EINTR) break;
+    // At once: the mounts' threads may be busy, and the layers bear an end at any moment.
+    if (metered && is_over_quota()) ::_exit(kOverQuota);
     if (fds[0].revents != 0 || fds[1].revents != 0) break;
     if ((fds[2].revents & POLLIN) != 0) {
       char byte = 0;
-      if (::read(ended_.read.get(), &byte, 1) == 1) --running;
+      const bool got = ::read(news_.read.get(), &byte, 1) == 1;
+      if (got && byte == static_cast<char>(Session::News::kEnded)) --running;
     }
     if ((fds[3].revents & POLLIN) != 0) answer_one(control_.get(), [this] { return stats(); });
   }
   for (const auto& session : sessions_) session->join();
+}
+
+// The kernel takes no writer's way past us back, but without this service the sandbox ends.
+bool Service::is_over_quota() const {
+  std::uint64_t used = ledger_->used().bytes;
+  for (const auto& session : sessions_) used += session->meter().uncharged();
+  const std::uint64_t limit = ledger_->limit().bytes;
+  if (used + Passthrough::kLastQuota <= limit) return false;
+  for (const auto& session : sessions_) {
+    if (!session->meter().empty()) session->tell_over_quota();
+  }
+  spdlog::error(
+      "what is written to open large files comes within {} MiB of the quota of {} MiB and cannot "
+      "be "
+      "held back: the sandbox ends; give it a larger quota",
+      Passthrough::kLastQuota >> 20U, limit >> 20U);
+  return true;
 }
 
 Json Service::stats() const {

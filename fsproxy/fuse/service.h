@@ -20,6 +20,7 @@ class Service final {
  private:
   Service() = default;
   Json stats() const;
+  bool is_over_quota() const;
   Status start_helper();
 
   FsPolicy policy_;
@@ -30,7 +31,7 @@ class Service final {
   os::UniqueFd liveness_;
   os::UniqueFd control_;
   os::UniqueFd terminate_;  // signalfd
-  os::Pipe ended_;          // one byte for each mount that ended by itself
+  os::Pipe news_;           // from the mounts, see Session::News
 };
 
 }  // namespace cofferdam::fsproxy

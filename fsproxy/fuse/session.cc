@@ -33,7 +33,7 @@ constexpr std::chrono::milliseconds kMeter{20};
 }  // namespace
 
 Session::Session(std::string name, const OwnerPolicy& owner)
-    : name_(std::move(name)), owner_(owner) {}
+    : name_(std::move(name)), owner_(owner), meter_([this] { tell(News::kWriters); }) {}
 
 Session::~Session() {
   if (thread_.joinable()) {
@@ -86,6 +86,7 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
                                                         out->slow_,
                                                         *out->copies_,
                                                         *out->passthrough_,
+                                                        out->meter_,
                                                         {},
                                                         {}});
 
@@ -110,16 +111,25 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
   return out;
 }
 
-void Session::start(int ended_fd) {
+void Session::start(int news_fd) {
   notifier_ = std::make_unique<StaleNotifier>(fuse_.get());
   guard_->on_changed_under([this](overlay::NodeId node) {
     tell_stale({{0, "", node, false, false}});
   });
-  thread_ = std::thread([this, ended_fd] {
+  news_fd_ = news_fd;
+  thread_ = std::thread([this] {
     serve();
-    const char byte = 'x';
-    (void)!::write(ended_fd, &byte, 1);
+    tell(News::kEnded);
   });
+}
+
+void Session::tell(News news) const {
+  const char byte = static_cast<char>(news);
+  (void)!::write(news_fd_, &byte, 1);
+}
+
+void Session::tell_over_quota() {
+  guard_->quota_exceeded("write", "");
 }
 
 void Session::join() {
@@ -155,7 +165,10 @@ void Session::keep_house() {
                      [&] { append(view_->everything_changed()); }});
     tell_stale(std::move(stale));
   }
-  for (const Handle* handle : state_->writers) view_->account_now(*handle->file);
+  for (const Handle* handle : state_->writers) {
+    view_->account_now(*handle->file);
+    meter_.charged(handle->file->fd.get());
+  }
   prune();
   tell_what_waits();
 }

@@ -32,8 +32,11 @@ class Session final {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Starts the thread; `ended_fd` gets one byte when it ends.
-  void start(int ended_fd);
+  // What the thread that runs the service is told, one byte each.
+  enum class News : char { kEnded = 'x', kWriters = 'w' };
+  // Starts the thread; `news_fd` gets kEnded when it ends, kWriters when the first file is written
+  // past it.
+  void start(int news_fd);
   // Asks the thread to end after the request that it works on and waits for that; what is recorded
   // is written then.
   void join();
@@ -42,6 +45,9 @@ class Session final {
   std::uint64_t requests() const { return requests_; }
   std::uint64_t nodes() const { return nodes_; }
   std::uint64_t denials() const { return guard_->denials(); }
+  const WriteMeter& meter() const { return meter_; }
+  // Records that what was written past this service used the quota up. Any thread.
+  void tell_over_quota();
   int fuse_fd() const { return fuse_session_fd(fuse_.get()); }
   bool passthrough() const { return passthrough_on_; }
   std::uint64_t watches() const { return watches_; }
@@ -58,6 +64,7 @@ class Session final {
   // was written past us.
   void keep_house();
   void prune();
+  void tell(News news) const;
   // What was put off to be done in batches.
   void tell_what_waits();
   // The numbers that stats tell.
@@ -66,6 +73,8 @@ class Session final {
 
   std::string name_;
   OwnerPolicy owner_;
+  int news_fd_ = -1;
+  WriteMeter meter_;
   std::unique_ptr<Guard> guard_;
   std::unique_ptr<LowerWatcher> watcher_;
   std::unique_ptr<overlay::Overlay> view_;

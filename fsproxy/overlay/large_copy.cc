@@ -85,10 +85,10 @@ bool Overlay::changed_since_told(const OpenFile& file) const {
          (::fstat(file.fd.get(), &st) != 0 || to_ns(st.st_mtim) != to_ns(file.node->last.st_mtim));
 }
 
-std::uint64_t Overlay::quota_left() const {
+Overlay::Quota Overlay::quota() const {
   const LedgerTotals used = ledger_.used();
   const LedgerTotals limit = ledger_.limit();
-  return limit.bytes - std::min(limit.bytes, used.bytes);
+  return {limit.bytes, limit.bytes - std::min(limit.bytes, used.bytes)};
 }
 
 Status Overlay::supersede(NodeId id) {

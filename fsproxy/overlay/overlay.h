@@ -152,7 +152,11 @@ class Overlay final {
   void forget_copy(NodeId id);
   // Charges what the file holds now: after it was written past the view.
   void account_now(OpenFile& file);
-  std::uint64_t quota_left() const;
+  struct Quota {
+    std::uint64_t limit = 0;  // bytes
+    std::uint64_t left = 0;
+  };
+  Quota quota() const;
   // Whether a writable file has another mtime than the attributes that were told last.
   bool changed_since_told(const OpenFile& file) const;
   // The names of a file lead to a new node from now on, with the same number; who has this one open

@@ -1,4 +1,5 @@
 """What the kernel may remember, slow work that nobody waits for, files that go past fsproxy: real mounts."""
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -7,6 +8,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -424,6 +426,34 @@ def test_what_is_written_past_us_is_charged():
             assert soon(lambda: world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["bytes"] >= 8 << 20)
         (world.mnt / "made").unlink()
         assert soon(lambda: world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["bytes"] < 1 << 20)
+
+
+@passthrough
+def test_who_writes_past_us_never_gets_past_the_quota():
+    """A writer that the service cannot hold back, while the mount's thread is kept busy too: the service ends in time,
+    and whoever started it ends the sandbox then (test_native_engine.py)."""
+    with World(quota_bytes=1152 << 20) as world:
+        os.mkdir(world.lower / "busy")
+        for number in range(3000):
+            (world.lower / "busy" / f"{number}").write_bytes(b"x" * 4096)
+        world.start()
+        with contextlib.suppress(OSError), open(world.mnt / "made", "wb", buffering=0) as file:
+            mover = threading.Thread(target=move, args=(world.mnt / "busy", world.mnt / "moved"))
+            mover.start()
+            for _ in range(1536):
+                if world.process.poll() is not None:
+                    break
+                file.write(b"x" * (1 << 20))
+        mover.join()
+        assert world.process.wait(timeout=20) == 3
+        assert os.stat(world.layer / "upper" / "made").st_blocks * 512 <= 1152 << 20
+        assert any(e["reason"] == "quota_exceeded" for e in world.events())
+        os.unlink(world.layer / "upper" / "made")
+
+
+def move(source, target):
+    with contextlib.suppress(OSError):
+        os.rename(source, target)
 
 
 def test_with_little_quota_left_nobody_writes_past_it(world):
