@@ -129,6 +129,8 @@ std::int32_t register_file(int fuse, int fd) {
   // The kernel writes with these credentials. FSETID: set-id bits are cleared by the mount's rules,
   // for the process that really writes, and not by who registered the file.
   if (!os::keep_capabilities({CAP_FSETID, CAP_SYS_ADMIN}).ok() || !load_filter().ok()) ::_exit(1);
+  const Answer caged;
+  if (::send(away, &caged, sizeof caged, MSG_NOSIGNAL) < 0) ::_exit(1);
   serve(away, fuse.data(), mounts.size());
 }
 
@@ -167,11 +169,20 @@ Result<std::unique_ptr<BackingHelper>> BackingHelper::start(const std::vector<in
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return Error::from_errno("socketpair");
   os::UniqueFd own(ends[0]);
-  const os::UniqueFd theirs(ends[1]);
+  os::UniqueFd theirs(ends[1]);
   const pid_t child = ::fork();
   if (child < 0) return Error::from_errno("fork");
   if (child == 0) live(theirs.get(), mounts);
-  return std::unique_ptr<BackingHelper>(new BackingHelper(std::move(own), child));
+  theirs.reset();
+  auto helper = std::unique_ptr<BackingHelper>(new BackingHelper(std::move(own), child));
+  Answer caged;
+  ssize_t got = 0;
+  do {
+    got = ::recv(helper->channel_.get(), &caged, sizeof caged, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got != static_cast<ssize_t>(sizeof caged))
+    return Error("the helper for passthrough has no cage");
+  return helper;
 }
 
 Result<std::int32_t> BackingHelper::add(std::uint32_t mount, int fd) {

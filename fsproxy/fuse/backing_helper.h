@@ -20,7 +20,8 @@ class BackingHelper final {
   // Whether this process could give the privilege to a helper at all; else why not.
   static Status possible();
   // Starts it, with duplicates of `mounts` (/dev/fuse descriptors). While the process has one
-  // thread, after Landlock, before the capabilities are given up.
+  // thread, after Landlock, before the capabilities are given up. It is in its cage when this
+  // returns.
   static Result<std::unique_ptr<BackingHelper>> start(const std::vector<int>& mounts);
   ~BackingHelper();
   BackingHelper(const BackingHelper&) = delete;
