@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
@@ -110,13 +111,16 @@ class Copier final {
   Status directory(int from, int to_parent, const std::string& name, std::uint32_t mode) {
     if (::mkdirat(to_parent, name.c_str(), 0700) != 0) return Error::from_errno("mkdir");
     TRY_ASSIGN(const os::UniqueFd to, os::open_in_tree(to_parent, name, O_RDONLY | O_DIRECTORY));
+    const bool before = born_right_;
+    TRY_ASSIGN(born_right_, gives_what_is_wanted(to.get()));
     std::vector<std::string> names;
     TRY(os::for_each_name(from, [&](std::string_view child) -> Status {
       names.emplace_back(child);
       return {};
     }));
     for (const std::string& child : names) TRY(entry(from, to.get(), child));
-    TRY(give(to.get()));
+    if (!born_right_) TRY(give(to.get()));
+    born_right_ = before;
     if (::fchmod(to.get(), mode & ~owner_.umask & 01777U) != 0) return Error::from_errno("chmod");
     struct stat st {};
     if (::fstat(from, &st) != 0) return Error::from_errno("stat");
@@ -152,12 +156,16 @@ class Copier final {
       return Error("the sandbox's version changed while it was read");
     }
     const std::uint32_t mode = opened.st_mode & ~owner_.umask & 01777U;
+    // Each change of an inode costs as much as its making. The directory is nobody else's yet, so
+    // that a file may have its mode from the beginning.
+    const bool needs_mode = (mode & ~0777U) != 0 || !born_right_;
     const os::UniqueFd to(::openat(to_directory, name.c_str(),
-                                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+                                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                                   needs_mode ? 0600U : mode));
     if (!to) return Error::from_errno("create");
     TRY(content(from, to.get()));
-    TRY(give(to.get()));
-    if (::fchmod(to.get(), mode) != 0) return Error::from_errno("chmod");
+    if (!born_right_) TRY(give(to.get()));
+    if (needs_mode && ::fchmod(to.get(), mode) != 0) return Error::from_errno("chmod");
     return set_times(to.get(), st);
   }
 
@@ -177,6 +185,16 @@ class Copier final {
     }
   }
 
+  // Whether what is made in this new directory has the owner that it shall have, and its mode as it
+  // is asked for: no set-group-id, and no list (acl(5)) that would come in.
+  Result<bool> gives_what_is_wanted(int directory) const {
+    struct stat st {};
+    if (::fstat(directory, &st) != 0) return Error::from_errno("stat");
+    const bool lists = ::fgetxattr(directory, "system.posix_acl_default", nullptr, 0) > 0;
+    return !lists && (st.st_mode & S_ISGID) == 0 && st.st_uid == owner_.uid.value_or(st.st_uid) &&
+           st.st_gid == owner_.gid.value_or(st.st_gid);
+  }
+
   Status give(int fd) const {
     if (!owner_.uid.has_value() && !owner_.gid.has_value()) return {};
     const auto uid = owner_.uid.value_or(static_cast<uid_t>(-1));
@@ -193,6 +211,7 @@ class Copier final {
 
   const TreeOwner& owner_;
   bool reflinks_ = true;
+  bool born_right_ = false;  // what is made where the copy is just now
   std::array<char, 262144> buffer_{};
 };
 
