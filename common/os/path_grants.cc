@@ -12,12 +12,15 @@
 namespace cofferdam::os {
 namespace {
 
-constexpr std::uint64_t kRead = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+// EXECUTE is for others: a program of the workspace that is read past the service (passthrough) is
+// opened for execution with the service's credential. Its own filter has no execve(2).
+constexpr std::uint64_t kRead =
+    LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_EXECUTE;
 constexpr std::uint64_t kFirst =
-    kRead | LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE |
-    LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
-    LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |
-    LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+    kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+    LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_DIR |
+    LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+    LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
 // ABI 2 and 3; the headers of the build may be older than the kernel.
 constexpr std::uint64_t kRefer = 1ULL << 13U;
 constexpr std::uint64_t kTruncate = 1ULL << 14U;
@@ -59,8 +62,7 @@ Result<bool> restrict_paths(const std::vector<PathGrant>& grants) {
     TRY_ASSIGN(const UniqueFd path, open_file(grant.path, O_PATH));
     struct landlock_path_beneath_attr beneath {};
     beneath.parent_fd = path.get();
-    beneath.allowed_access =
-        grant.write ? attributes.handled_access_fs & ~LANDLOCK_ACCESS_FS_EXECUTE : kRead;
+    beneath.allowed_access = grant.write ? attributes.handled_access_fs : kRead;
     if (::syscall(SYS_landlock_add_rule, rules.get(), LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) !=
         0) {
       return Error::from_errno("landlock rule for " + grant.path);

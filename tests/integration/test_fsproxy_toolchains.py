@@ -37,6 +37,28 @@ def same_in_both(world, script, before=None):
         assert fw.tree(kernel) == seen
 
 
+@pytest.mark.parametrize("passthrough", [True, False])
+def test_programs_of_the_workspace_run(world, passthrough):
+    """Of lower and new, written and mapped, small and large, also by another of its names and over a copy-up."""
+    if hasattr(world, "passthrough"):
+        world.passthrough = passthrough
+    program = shutil.which("ls")
+    assert os.stat(program).st_size > 64 << 10
+    shutil.copy(program, world.lower / "lower")
+    (world.lower / "script").write_text("#!/bin/sh\necho /\n")
+    os.chmod(world.lower / "script", 0o755)
+    world.start()
+    shutil.copy(program, world.mnt / "new")
+    os.link(world.mnt / "new", world.mnt / "linked")
+    shutil.copy(world.lower / "script", world.mnt / "new-script")
+    for _ in range(2):
+        for name in ("lower", "new", "linked", "script", "new-script"):
+            assert world.run(f"./{name}", "-d", "/") == "/\n", name
+        with open(world.mnt / "lower", "r+b") as f:
+            f.write(b"\x7fELF")
+        world.restart()
+
+
 def test_cmake_configures_builds_and_builds_only_what_changed(world):
     need("cmake")
     (world.lower / "CMakeLists.txt").write_text(

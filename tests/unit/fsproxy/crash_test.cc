@@ -263,6 +263,16 @@ std::vector<Operation> operations() {
       [](View& v) { return status_of(v->link(v.id("file"), v.id("dir"), "new")); });
   add("link where a file was deleted", gone_file,
       [](View& v) { return status_of(v->link(v.id("dir/one"), kRootId, "file")); });
+  const auto name_unnamed = [](const char* dir, const char* name) {
+    return [=](View& v) -> Status {
+      TRY_ASSIGN(const auto made, v->create_unnamed(v.id(dir), 0640, O_WRONLY));
+      TRY(status_of(v->link(made.entry.node->id, v.id(dir), name)));
+      v->close(made.file);
+      return {};
+    };
+  };
+  add("name a file without a name", nothing, name_unnamed("dir", "new"));
+  add("name a file where one was deleted", gone_file, name_unnamed("", "file"));
   add("rename a lower file", nothing, rename("dir", "one", "", "new", 0));
   add("rename a lower file over another", nothing, rename("dir", "one", "", "file", 0));
   add("rename a new file over a lower one", mine, rename("", "mine", "", "file", 0));
