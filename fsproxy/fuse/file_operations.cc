@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <vector>
 
 #include "fsproxy/fuse/operations.h"
@@ -62,14 +63,33 @@ void do_write(fuse_req_t req, fuse_ino_t, const char* bytes, std::size_t size, o
   fuse_reply_write(req, *put);
 }
 
+using std::chrono::steady_clock;
+
+void note_sync(MountState& mount, steady_clock::time_point begin) {
+  const auto took =
+      std::chrono::duration_cast<std::chrono::microseconds>(steady_clock::now() - begin);
+  mount.sync_us.store(took.count(), std::memory_order_relaxed);
+}
+
+// A disk takes its time, and nobody else is to wait for it; but where it is as quick as handing the
+// work over, and there is little to write, that is not worth it.
 void do_fsync(fuse_req_t req, fuse_ino_t, int data_only, struct fuse_file_info* fi) {
+  constexpr std::int64_t kQuick = 300;  // microseconds
+  constexpr off_t kLittle = 1 << 20;
   MountState& mount = state_of(req);
   overlay::OpenFile& file = file_of(fi);
-  const int copy = file.lower ? -1 : ::fcntl(file.fd.get(), F_DUPFD_CLOEXEC, 3);
-  if (copy < 0) return reply_status(req, mount.view.sync(file, data_only != 0));
-  // A disk takes its time; nobody else is to wait for it.
+  const auto begin = steady_clock::now();
+  struct stat st {};
+  const bool quick = mount.sync_us.load(std::memory_order_relaxed) < kQuick &&
+                     ::fstat(file.fd.get(), &st) == 0 && st.st_size <= kLittle;
+  const int copy = file.lower || quick ? -1 : ::fcntl(file.fd.get(), F_DUPFD_CLOEXEC, 3);
+  if (copy < 0) {
+    reply_status(req, mount.view.sync(file, data_only != 0));
+    if (!file.lower) note_sync(mount, begin);
+    return;
+  }
   const int log = mount.view.unsynced_log().release();
-  mount.slow.run([req, copy, log, data_only] {
+  mount.slow.run([req, copy, log, data_only, begin, &mount] {
     const os::UniqueFd fd(copy);
     const os::UniqueFd records(log);
     // A file that survives must not do so without its base.
@@ -79,6 +99,7 @@ void do_fsync(fuse_req_t req, fuse_ino_t, int data_only, struct fuse_file_info* 
     }
     const int failed = data_only != 0 ? ::fdatasync(fd.get()) : ::fsync(fd.get());
     fuse_reply_err(req, failed == 0 ? 0 : errno);
+    note_sync(mount, begin);
   });
 }
 

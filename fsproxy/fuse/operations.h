@@ -1,6 +1,7 @@
 // The FUSE operations of one mount: each asks the guard, calls the overlay and replies.
 #pragma once
 
+#include <atomic>
 #include <set>
 #include <vector>
 
@@ -27,10 +28,12 @@ struct MountState {
   CopyQueue& copies;
   Passthrough& passthrough;
   WriteMeter& meter;
+  // How long the last fsync took, microseconds. Any thread.
+  std::atomic<std::int64_t> sync_us{1'000'000};
   // What the kernel is to forget, told in batches by another thread.
-  std::vector<overlay::Stale> stale;
+  std::vector<overlay::Stale> stale = {};
   // Files that are written past this service: what they hold is charged again and again.
-  std::set<Handle*> writers;
+  std::set<Handle*> writers = {};
 };
 
 // For fuse_session_new; lives as long as the process.

@@ -69,10 +69,9 @@ Result<std::unique_ptr<Service>> Service::create(const Arguments& arguments) {
   const Status possible =
       arguments.passthrough ? BackingHelper::possible() : Error("--passthrough off");
   TRY(restrict_files(policy));
-  if (possible.ok()) {
-    TRY(out->start_helper());
-  } else {
-    spdlog::debug("no passthrough: {}", possible.error().message());
+  const Status started = possible.ok() ? out->start_helper() : possible;
+  if (possible.ok() && !started.ok()) {
+    spdlog::warn("no passthrough: {}", started.error().message());
   }
   TRY(enter_cage());
   return out;

@@ -80,16 +80,9 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
   TRY(out->slow_.open());
   out->copies_ = std::make_unique<CopyQueue>(*out->view_, out->slow_);
   out->passthrough_ = std::make_unique<Passthrough>(nullptr, 0);
-  out->state_ = std::make_unique<MountState>(MountState{*out->view_,
-                                                        *out->guard_,
-                                                        out->owner_,
-                                                        out->slow_,
-                                                        *out->copies_,
-                                                        *out->passthrough_,
-                                                        out->meter_,
-                                                        {},
-                                                        {}});
-
+  out->state_ =
+      std::unique_ptr<MountState>(new MountState{*out->view_, *out->guard_, out->owner_, out->slow_,
+                                                 *out->copies_, *out->passthrough_, out->meter_});
   out->stop_event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!out->stop_event_) return Error::from_errno("eventfd");
   char program[] = "cofferdam-fsproxy";

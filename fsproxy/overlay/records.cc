@@ -174,8 +174,19 @@ Status Records::insert(const layer::BaseRecord& record) {
 
 Status Records::record(const std::string& path, int dir_fd, const std::string& name) {
   if (!active()) return {};
-  TRY_ASSIGN(PendingBase base, take(path, dir_fd, name));
-  return write(base, std::nullopt);
+  // One transaction for the questions and the answer: half of the cost is in beginning and ending
+  // them.
+  const bool own = !in_batch_;
+  if (own) TRY(begin());
+  const Status recorded = [&]() -> Status {
+    TRY_ASSIGN(PendingBase base, take(path, dir_fd, name));
+    return write(base, std::nullopt);
+  }();
+  if (own) {
+    const Status committed = commit();
+    if (recorded.ok()) return committed;
+  }
+  return recorded;
 }
 
 Status Records::record_absent(const std::string& path) {
