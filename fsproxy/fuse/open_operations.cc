@@ -63,6 +63,7 @@ void answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info fi) {
   const bool cuts = (fi.flags & O_TRUNC) != 0;
   const bool writes = (fi.flags & O_ACCMODE) != O_RDONLY || cuts;
   if (sends_elsewhere(req, ino, writes)) return;
+  if (mount.view.sends_on(ino)) return reply_error(req, Error::from_errno("open", ESTALE));
   if (writes && mount.passthrough.is_live(ino) && !mount.passthrough.has_writers(ino) &&
       !enough_quota(mount)) {
     // Little is left, so this one is not to write past us; who reads goes on reading the same file.

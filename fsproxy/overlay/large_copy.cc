@@ -91,6 +91,13 @@ Overlay::Quota Overlay::quota() const {
   return {limit.bytes, limit.bytes - std::min(limit.bytes, used.bytes)};
 }
 
+bool Overlay::sends_on(NodeId id) {
+  Node* node = nodes_.find(id);
+  if (node == nullptr || !node->superseded) return false;
+  node->sent_on = !node->sent_on;
+  return node->sent_on;
+}
+
 Status Overlay::supersede(NodeId id) {
   TRY_ASSIGN(Node * node, live(id));
   if (!node->is_regular()) return Error::from_errno("supersede", EINVAL);

@@ -63,6 +63,7 @@ struct Node {
   bool read_recorded = false;
   bool nameless = false;       // made without a name, and has none yet
   bool superseded = false;     // its names lead to another node of the same object
+  bool sent_on = false;        // who opened it last was told so
   bool watched = false;        // changes of the lower directory are told
   bool watch_refused = false;  // there is no watch to be had for it
   std::int64_t blocks =

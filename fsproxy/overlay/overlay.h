@@ -162,6 +162,10 @@ class Overlay final {
   // The names of a file lead to a new node from now on, with the same number; who has this one open
   // keeps what it sees.
   Status supersede(NodeId id);
+  // Whether whoever opens this superseded node is to ask for its name again: by another name of the
+  // file, of which the kernel does not know yet. Every second time not: there may be no name to ask
+  // for, but a descriptor.
+  bool sends_on(NodeId id);
 
   // --- listings
   // The listing is taken by list_again, before the first use of `entries`.

@@ -95,6 +95,39 @@ def test_an_open_file_and_its_other_names(world):
     assert same(world, ["b", "dir/c", "dir/sub/d"], "ONE+file")
 
 
+@pytest.mark.parametrize("passthrough", [True, False])
+def test_names_of_a_large_file_with_readers(passthrough):
+    """Large enough to be read past the service, where that can be had: readers keep what they opened."""
+    content = b"0123456789abcdef" * 20000
+    with fw.World() as world:
+        world.passthrough = passthrough
+        (world.lower / "one").write_bytes(content)
+        for name in ("two", "three"):
+            os.link(world.lower / "one", world.lower / name)
+        number = os.stat(world.lower / "one").st_ino
+        world.start()
+        m = world.mnt
+        readers = [open(m / name, "rb", buffering=0) for name in ("one", "two")]
+        assert [r.read(16) for r in readers] == [content[:16]] * 2
+        with open(m / "two", "r+b", buffering=0) as writer:
+            writer.write(b"CHANGED")
+            for name in ("one", "two", "three"):
+                assert (m / name).read_bytes()[:16] == b"CHANGED789abcdef", name
+                assert (os.stat(m / name).st_ino, os.stat(m / name).st_nlink) == (number, 3), name
+            assert os.fstat(writer.fileno()).st_nlink == 3
+        for reader in readers:
+            reader.seek(0)
+            assert reader.read()[16:] == content[16:]
+            reader.close()
+        os.unlink(m / "one")
+        os.rename(m / "two", m / "four")
+        for _ in range(2):
+            assert (m / "three").read_bytes()[:7] == (m / "four").read_bytes()[:7] == b"CHANGED"
+            assert os.path.samefile(m / "three", m / "four") and os.stat(m / "three").st_nlink == 2
+            world.restart()
+        assert index(world) == [] and groups(world) == [0, 0]
+
+
 def test_counts_after_links_and_deletions(world):
     world.start()
     m = world.mnt
