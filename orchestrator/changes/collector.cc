@@ -27,14 +27,6 @@ bool has_content(layer::Kind kind) {
   return kind == layer::Kind::kFile || kind == layer::Kind::kSymlink;
 }
 
-secrets::SecretSearch search_into(const secrets::SecretScanner& scanner,
-                                  std::map<std::string, std::string>& found) {
-  constexpr std::size_t kMaxSecrets = 1000;
-  return {scanner, [&found](std::string_view secret, std::string_view what) {
-            if (found.size() < kMaxSecrets) found.emplace(secret, what);
-          }};
-}
-
 ChangeKind kind_of(const ObjectState& base, const ObjectState& theirs) {
   if (base.absent()) return ChangeKind::kAdded;
   if (theirs.absent()) return ChangeKind::kDeleted;
@@ -174,7 +166,7 @@ Result<ObjectState> Collector::theirs(const std::string& path, const UpperEntry&
   if (entry.kind != layer::Kind::kSymlink) state.mode = entry.mode;
   if (!has_content(entry.kind)) return state;
   Sha256 hash;
-  secrets::SecretSearch search = search_into(criteria_.secrets, secrets);
+  secrets::SecretSearch search = secrets::search_into(criteria_.secrets, secrets);
   TRY(view_.read_theirs(path, [&](std::string_view bytes) -> Status {
     hash.update(bytes);
     search.feed(bytes);
@@ -189,18 +181,16 @@ Result<ObjectState> Collector::theirs(const std::string& path, const UpperEntry&
 void Collector::judge_secrets(Change& change, Secrets secrets) const {
   if (!secrets.empty() && has_content(change.base.kind)) {
     Secrets before;
-    secrets::SecretSearch search = search_into(criteria_.secrets, before);
+    secrets::SecretSearch search = secrets::search_into(criteria_.secrets, before);
     const Status read = view_.read_base(change.path, change.base, [&](std::string_view bytes) {
       search.feed(bytes);
       return Status();
     });
     search.finish();
     // What cannot be read is not known to have held it.
-    if (read.ok()) {
-      for (const auto& [text, what] : before) secrets.erase(text);
-    }
+    if (read.ok()) secrets::forget_known(secrets, before);
   }
-  secrets::SecretSearch name = search_into(criteria_.secrets, secrets);
+  secrets::SecretSearch name = secrets::search_into(criteria_.secrets, secrets);
   name.feed(change.path);
   name.finish();
   if (secrets.empty() || change.theirs.absent()) return;

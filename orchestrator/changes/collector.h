@@ -17,7 +17,7 @@
 #include "orchestrator/changes/risk.h"
 #include "orchestrator/changes/settled.h"
 #include "orchestrator/changes/upper_walk.h"
-#include "orchestrator/secrets/secret_scanner.h"
+#include "orchestrator/secrets/found_secrets.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -50,7 +50,7 @@ class Collector final {
   bool was_absent(std::string_view path) const;
   Status judge(const std::string& path, const layer::BaseRecord* record, const UpperEntry* entry);
   // Secret text -> what it is.
-  using Secrets = std::map<std::string, std::string>;
+  using Secrets = secrets::FoundSecrets;
   Result<ObjectState> theirs(const std::string& path, const UpperEntry& entry,
                              Secrets& secrets) const;
   // Those that the base does not hold already make the change a risky one.

@@ -1,10 +1,11 @@
 #include "orchestrator/changes/commits.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "common/base/escape.h"
 #include "orchestrator/changes/change_json.h"
+#include "orchestrator/changes/completeness.h"
 #include "orchestrator/changes/fast_forward.h"
 #include "orchestrator/changes/git_layer.h"
 #include "orchestrator/changes/pack_writer.h"
@@ -21,20 +22,7 @@ std::string reference_of(const SandboxRecord& sandbox, const std::string& branch
   return "refs/cofferdam/" + sandbox.id + "/" + branch;
 }
 
-// Commits among the received ones that `tip` leads to.
-Result<std::size_t> count_new(const Received& received, const ObjectId& tip) {
-  std::unordered_set<ObjectId, reader::ObjectIdHash> seen;
-  std::vector<ObjectId> pending{tip};
-  while (!pending.empty()) {
-    const ObjectId id = pending.back();
-    pending.pop_back();
-    const std::string* content = received.content(id);
-    if (content == nullptr || !seen.insert(id).second) continue;
-    TRY_ASSIGN(const auto links, reader::check_commit(*content));
-    pending.insert(pending.end(), links.parents.begin(), links.parents.end());
-  }
-  return seen.size();
-}
+constexpr std::size_t kMostCounted = 10'000;
 
 // Objects go into a pack while they arrive; a dry run keeps none.
 class Receiving final {
@@ -51,16 +39,63 @@ class Receiving final {
   Status take(ObjectType type, const ObjectId& id, std::string_view content) {
     return pack_ ? pack_->add(type, id, content) : Status();
   }
-  Status finish(const HomeRepository& home) {
+  // Only what branches lead to that come home: of what is incomplete nothing is here afterwards.
+  Status finish(const HomeRepository& home, const reader::ObjectIdSet& wanted) {
     if (!pack_) return {};
     TRY_ASSIGN(const auto owner, home.act_as_owner());
-    const Status done = pack_->finish();
+    const Status done = pack_->finish(wanted);
     pack_.reset();  // as the owner too
     return done;
   }
 
  private:
   std::optional<PackWriter> pack_;
+};
+
+// Bounded: where too much was found, it is only known that there was something.
+class SecretsByObject final {
+ public:
+  void add(const ObjectId& id, secrets::FoundSecrets secrets) {
+    if (secrets.empty()) return;
+    for (const auto& [text, what] : secrets) bytes_ += text.size() + what.size();
+    if (bytes_ > kMaxBytes) secrets = {{"", secrets::kTooMany}};
+    found_.emplace(id, std::move(secrets));
+  }
+  std::map<ObjectId, secrets::FoundSecrets> take() && { return std::move(found_); }
+
+ private:
+  static constexpr std::size_t kMaxBytes = std::size_t{64} << 20U;
+  std::map<ObjectId, secrets::FoundSecrets> found_;
+  std::size_t bytes_ = 0;
+};
+
+// Commits among the received ones that a branch leads to; each is parsed once, and no more are
+// counted than people have use for, or many branches of a long history would take hours.
+class CommitCounter final {
+ public:
+  explicit CommitCounter(const Received& received) : received_(received) {}
+
+  Result<std::size_t> count(const ObjectId& tip) {
+    reader::ObjectIdSet seen;
+    std::vector<ObjectId> pending{tip};
+    while (!pending.empty() && seen.size() < kMostCounted) {
+      const ObjectId id = pending.back();
+      pending.pop_back();
+      const std::string* content = received_.content(id);
+      if (content == nullptr || !seen.insert(id).second) continue;
+      auto parents = parents_.find(id);
+      if (parents == parents_.end()) {
+        TRY_ASSIGN(auto links, reader::check_commit(*content));
+        parents = parents_.emplace(id, std::move(links.parents)).first;
+      }
+      pending.insert(pending.end(), parents->second.begin(), parents->second.end());
+    }
+    return seen.size();
+  }
+
+ private:
+  const Received& received_;
+  std::unordered_map<ObjectId, std::vector<ObjectId>, reader::ObjectIdHash> parents_;
 };
 
 Status set_references(const HomeRepository& home, CommitReport& report) {
@@ -75,10 +110,11 @@ Status set_references(const HomeRepository& home, CommitReport& report) {
 
 Status list_branches(const SandboxRecord& sandbox, const HomeRepository& home,
                      const SandboxCommits& commits, CommitReport& report) {
+  CommitCounter counter(commits.received);
   for (const auto& [name, branch] : commits.branches) {
     HomeBranch row{name, reference_of(sandbox, name), branch.tip, 0, branch.refused};
     if (row.refused.empty()) {
-      TRY_ASSIGN(row.commits, count_new(commits.received, branch.tip));
+      TRY_ASSIGN(row.commits, counter.count(branch.tip));
     }
     // What is here already, and was brought before or never left, is no news.
     const bool known = row.refused.empty() && row.commits == 0 &&
@@ -115,22 +151,27 @@ Result<CommitReport> bring_commits_home(const SandboxRecord& sandbox, const Revi
     return report;
   }
   TRY_ASSIGN(Receiving receiving, Receiving::begin(*home, options.dry_run));
-  std::map<ObjectId, std::map<std::string, std::string>> found;
+  SecretsByObject found;
   auto commits = read_commits(options.reader, *layer, *home,
                               [&](ObjectType type, const ObjectId& id, std::string_view content) {
-                                auto in_it = secrets_in(session.secrets, content);
-                                if (!in_it.empty()) found.emplace(id, std::move(in_it));
+                                found.add(id, secrets_in(session.secrets, content));
                                 return receiving.take(type, id, content);
                               });
   if (!commits.ok()) return commits.error();
-  commits->secrets = std::move(found);
+  commits->secrets = std::move(found).take();
   TRY(list_branches(sandbox, *home, *commits, report));
   TRY(decide_fast_forward({session, *home, *commits, placement, options.allow_risky}, report));
   if (!report.has_new() && !report.move && report.refused.empty()) {
     report.nothing = "the sandbox made no commits that are not here";
   }
   if (options.dry_run) return report;
-  if (report.has_new()) TRY(receiving.finish(*home));
+  if (report.has_new()) {
+    std::vector<ObjectId> tips;
+    for (const auto& [name, branch] : commits->branches) {
+      if (branch.refused.empty()) tips.push_back(branch.tip);
+    }
+    TRY(receiving.finish(*home, reachable(commits->received, tips)));
+  }
   home->refresh();
   TRY(set_references(*home, report));
   return report;
@@ -144,8 +185,9 @@ std::string describe(const CommitReport& report, bool dry_run) {
     if (!branch.refused.empty()) {
       text += "  " + shown(branch.name) + ": refused: " + shown(branch.refused) + "\n";
     } else {
-      text += "  " + shown(branch.name) + ": " + plural(branch.commits, "commit") + ", " +
-              shown(branch.reference) + "\n";
+      text += "  " + shown(branch.name) + ": " +
+              (branch.commits == kMostCounted ? "at least " : "") +
+              plural(branch.commits, "commit") + ", " + shown(branch.reference) + "\n";
     }
   }
   if (report.branches.empty()) text += "  none that are not here\n";
@@ -169,7 +211,7 @@ Json to_json(const CommitReport& report) {
     Json row = {{"branch", to_json_text(branch.name)}, {"commits", branch.commits}};
     if (branch.refused.empty()) {
       row["tip"] = reader::to_hex(branch.tip);
-      row["reference"] = branch.reference;
+      row["reference"] = to_json_text(branch.reference);
     } else {
       row["refused"] = to_json_text(branch.refused);
     }

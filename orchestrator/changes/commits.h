@@ -22,7 +22,7 @@ struct HomeBranch {
   std::string name;       // inside; "HEAD" for a detached one
   std::string reference;  // where it comes home
   reader::ObjectId tip;
-  std::size_t commits = 0;  // that were not here
+  std::size_t commits = 0;  // that were not here; counted up to 10'000
   std::string refused;      // why it does not come home
 };
 

@@ -5,6 +5,7 @@
 
 #include "orchestrator/changes/blob_id.h"
 #include "orchestrator/changes/forbidden_names.h"
+#include "orchestrator/changes/history_secrets.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 using reader::EntryKind;
 using reader::ObjectId;
 using reader::ObjectType;
+
+constexpr std::size_t kMaxSearched = 100'000;
 
 // The first line of any commit, however old.
 Result<ObjectId> tree_of(std::string_view commit) {
@@ -76,7 +79,8 @@ class Decider final {
       return {};
     }
     TRY_ASSIGN(const bool safe, check_paths(move.paths));
-    if (safe) report_.move = std::move(move);
+    if (!safe || !check_history() || !allowed()) return {};
+    report_.move = std::move(move);
     return {};
   }
 
@@ -190,6 +194,41 @@ class Decider final {
       }
       assess(path);
     }
+    return true;
+  }
+
+  // What no longer is in the last commit is in the history all the same.
+  bool check_history() {
+    const HistorySearch search{
+        home_, context_.commits,
+        [&](ObjectType type, const ObjectId& id) { return read(type, id); },
+        [&](std::string_view text) { return secrets_in(context_.session.secrets, text); },
+        [&](ObjectType type, const ObjectId& id) { return secrets_of(type, id); }};
+    const auto found = secrets_of_history(search, tip_);
+    if (!found.ok()) {
+      refuse("the history cannot be searched for secrets: " + found.error().message());
+      return false;
+    }
+    for (const HistorySecret& secret : *found) {
+      const bool listed =
+          std::any_of(report_.risky.begin(), report_.risky.end(), [&](const Change& c) {
+            return c.path == secret.path && c.risk.level == RiskLevel::kNeedsAllowance;
+          });
+      if (listed) continue;
+      Change change;
+      change.path = secret.path;
+      change.kind = ChangeKind::kAdded;
+      change.risk = {
+          RiskLevel::kNeedsAllowance, "secret",
+          (secret.in_message ? "the message of this commit holds " : "one of the commits holds ") +
+              secret.what};
+      report_.risky.push_back(std::move(change));
+    }
+    return true;
+  }
+
+  // Whether the user allowed everything that needs it.
+  bool allowed() {
     const auto refused =
         std::find_if(report_.risky.begin(), report_.risky.end(), [&](const Change& c) {
           return c.risk.level == RiskLevel::kNeedsAllowance &&
@@ -228,16 +267,29 @@ class Decider final {
     if (change.risk.level != RiskLevel::kNone) report_.risky.push_back(std::move(change));
   }
 
+  // What is here already may have come home before, and the branch not with it.
+  secrets::FoundSecrets secrets_of(ObjectType type, const ObjectId& id) const {
+    if (context_.commits.received.holds(id)) {
+      const auto known = context_.commits.secrets.find(id);
+      return known == context_.commits.secrets.end() ? secrets::FoundSecrets() : known->second;
+    }
+    const auto known = searched_.find(id);
+    if (known != searched_.end()) return known->second;
+    // One that nobody can read is not known to hold none.
+    const auto content = home_.read(type, id);
+    auto found = content.ok() ? secrets_in(context_.session.secrets, *content)
+                              : secrets::FoundSecrets{{"", "what cannot be read"}};
+    if (searched_.size() < kMaxSearched) searched_.emplace(id, found);
+    return found;
+  }
+
   // Those that the user's own version does not hold.
   void assess_secrets(const TreeDifference& path, Change& change) const {
-    const auto known = context_.commits.secrets.find(path.after->id);
-    if (known == context_.commits.secrets.end()) return;
-    auto secrets = known->second;
-    if (path.before) {
+    auto secrets = secrets_of(ObjectType::kBlob, path.after->id);
+    if (!secrets.empty() && path.before) {
       const auto before = home_.read(ObjectType::kBlob, path.before->id);
-      for (const auto& [text, what] :
-           secrets_in(context_.session.secrets, before.ok() ? *before : std::string())) {
-        secrets.erase(text);
+      if (before.ok()) {
+        secrets::forget_known(secrets, secrets_in(context_.session.secrets, *before));
       }
     }
     if (secrets.empty() || change.risk.level == RiskLevel::kNeedsAllowance) return;
@@ -247,17 +299,15 @@ class Decider final {
   const FastForwardContext& context_;
   const HomeRepository& home_;
   CommitReport& report_;
+  mutable std::map<ObjectId, secrets::FoundSecrets> searched_;  // objects that were here
   ObjectId tip_;
 };
 
 }  // namespace
 
-std::map<std::string, std::string> secrets_in(const secrets::SecretScanner& scanner,
-                                              std::string_view bytes) {
-  std::map<std::string, std::string> found;
-  secrets::SecretSearch search(scanner, [&](std::string_view secret, std::string_view what) {
-    found.emplace(secret, what);
-  });
+secrets::FoundSecrets secrets_in(const secrets::SecretScanner& scanner, std::string_view bytes) {
+  secrets::FoundSecrets found;
+  secrets::SecretSearch search = secrets::search_into(scanner, found);
   search.feed(bytes);
   search.finish();
   return found;

@@ -19,9 +19,7 @@ struct FastForwardContext {
   const std::vector<std::string>& allow_risky;
 };
 
-// The secrets in some bytes, each with what it is.
-std::map<std::string, std::string> secrets_in(const secrets::SecretScanner& scanner,
-                                              std::string_view bytes);
+secrets::FoundSecrets secrets_in(const secrets::SecretScanner& scanner, std::string_view bytes);
 
 // Fills move, ahead, refused and risky of `report`, whose branches are known. Reads only.
 Status decide_fast_forward(const FastForwardContext& context, CommitReport& report);

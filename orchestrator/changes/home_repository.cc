@@ -145,6 +145,35 @@ Result<std::size_t> HomeRepository::count_between(const reader::ObjectId& tip,
   return ahead;
 }
 
+Result<std::vector<reader::ObjectId>> HomeRepository::commits_of_nobody(
+    const std::vector<reader::ObjectId>& tips) const {
+  std::vector<reader::ObjectId> found;
+  TRY_ASSIGN(const HomeHead own, head());
+  git_revwalk* raw = nullptr;
+  if (git_revwalk_new(&raw, state_->repository) != 0) return git_failure("the history");
+  const Walk walk(raw, git_revwalk_free);
+  bool any = false;
+  for (const reader::ObjectId& tip : tips) {
+    if (tip == own.tip) continue;
+    const git_oid oid = oid_of(tip);
+    if (git_revwalk_push(raw, &oid) != 0) return git_failure(reader::to_hex(tip));
+    any = true;
+  }
+  if (!any) return found;
+  for (const char* mine : {"refs/heads", "refs/remotes", "refs/tags"}) {
+    if (git_revwalk_hide_glob(raw, mine) != 0) return git_failure(mine);
+  }
+  if (own.tip) {
+    const git_oid oid = oid_of(*own.tip);
+    if (git_revwalk_hide(raw, &oid) != 0) return git_failure("HEAD");
+  }
+  git_oid next{};
+  int code = 0;
+  while ((code = git_revwalk_next(&next, raw)) == 0) found.push_back(id_of_oid(next));
+  if (code != GIT_ITEROVER) return git_failure("the history");
+  return found;
+}
+
 Result<std::string> HomeRepository::read(reader::ObjectType type,
                                          const reader::ObjectId& id) const {
   const git_oid oid = oid_of(id);

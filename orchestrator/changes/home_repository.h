@@ -43,6 +43,10 @@ class HomeRepository final {
   // Commits between the two, which are here.
   Result<std::size_t> count_between(const reader::ObjectId& tip,
                                     const reader::ObjectId& ancestor) const;
+  // The commits that `tips` lead to, which are here, and that neither HEAD nor any branch or tag of
+  // the user's leads to.
+  Result<std::vector<reader::ObjectId>> commits_of_nobody(
+      const std::vector<reader::ObjectId>& tips) const;
   // The content of an object that is here.
   Result<std::string> read(reader::ObjectType type, const reader::ObjectId& id) const;
   // The SHA-1 of an object by libgit2, which finds out attacks on SHA-1 (an error).

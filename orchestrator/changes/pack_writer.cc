@@ -174,7 +174,34 @@ std::string PackWriter::index(std::string_view pack_checksum) {
   return out;
 }
 
-Status PackWriter::finish() {
+// Into a second file, as they are: no object here rests on another one.
+Status PackWriter::drop_all_but(const reader::ObjectIdSet& wanted) {
+  TRY_ASSIGN(PackWriter kept, begin(directory_));
+  std::string bytes;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (!wanted.contains(entry.id)) continue;
+    const std::uint64_t end = i + 1 < entries_.size() ? entries_[i + 1].offset : size_;
+    kept.entries_.push_back({entry.id, entry.checksum, kept.size_});
+    for (std::uint64_t at = entry.offset; at < end;) {
+      bytes.resize(static_cast<std::size_t>(std::min<std::uint64_t>(end - at, kPiece)));
+      const ssize_t got = ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
+      if (got <= 0) return Error::from_errno("read a pack");
+      TRY(kept.write(std::string_view(bytes).substr(0, static_cast<std::size_t>(got))));
+      at += static_cast<std::uint64_t>(got);
+    }
+  }
+  std::swap(temporary_, kept.temporary_);  // what is not wanted goes with `kept`
+  std::swap(fd_, kept.fd_);
+  std::swap(entries_, kept.entries_);
+  std::swap(size_, kept.size_);
+  return {};
+}
+
+Status PackWriter::finish(const reader::ObjectIdSet& wanted) {
+  const bool all = std::all_of(entries_.begin(), entries_.end(),
+                               [&](const Entry& entry) { return wanted.contains(entry.id); });
+  if (!all) TRY(drop_all_but(wanted));
   if (entries_.empty()) return {};
   TRY_ASSIGN(const std::string checksum, complete_pack());
   const std::string name = "pack-" + hex(checksum);

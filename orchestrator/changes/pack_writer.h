@@ -26,8 +26,9 @@ class PackWriter final {
   // Each object once.
   Status add(reader::ObjectType type, const reader::ObjectId& id, std::string_view content);
   std::size_t count() const { return entries_.size(); }
-  // Durable, and then visible: pack first, index second. Nothing for an empty pack.
-  Status finish();
+  // Durable, and then visible: pack first, index second. Only the objects in `wanted`; nothing
+  // where there are none.
+  Status finish(const reader::ObjectIdSet& wanted);
 
  private:
   struct Entry {
@@ -38,6 +39,7 @@ class PackWriter final {
   PackWriter(std::filesystem::path directory, std::filesystem::path temporary, os::UniqueFd fd)
       : directory_(std::move(directory)), temporary_(std::move(temporary)), fd_(std::move(fd)) {}
   Status write(std::string_view bytes);
+  Status drop_all_but(const reader::ObjectIdSet& wanted);
   Result<std::string> complete_pack();
   std::string index(std::string_view pack_checksum);
 

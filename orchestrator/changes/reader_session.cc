@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <chrono>
 #include <set>
-#include <unordered_set>
 
 #include "common/os/fd_passing.h"
 #include "common/os/pipes.h"
 #include "common/os/process.h"
+#include "orchestrator/changes/completeness.h"
 #include "orchestrator/reader/protocol.h"
 #include "orchestrator/reader/refs.h"
 #include "orchestrator/reader/walk.h"
@@ -28,13 +28,12 @@ constexpr std::size_t kMaxPacks = 1000;
 constexpr std::size_t kMaxKeptBytes = std::size_t{512} << 20U;  // commits and trees
 constexpr std::size_t kMaxReason = 1000;
 constexpr std::size_t kMaxLink = 4096;
-constexpr std::chrono::minutes kSilence{3};
-constexpr std::chrono::minutes kPatience{20};
 
 class Session final {
  public:
-  Session(const GitLayer& layer, const HomeRepository& home, const TakeObject& take)
-      : layer_(layer), home_(home), take_(take) {}
+  Session(const GitLayer& layer, const HomeRepository& home, const TakeObject& take,
+          ReaderPatience patience)
+      : layer_(layer), home_(home), take_(take), patience_(patience) {}
 
   Result<SandboxCommits> run(const std::filesystem::path& program) {
     TRY_ASSIGN(os::SocketPair pair, os::make_packet_pair());
@@ -56,7 +55,9 @@ class Session final {
   }
 
  private:
+  // A reader that takes nothing any more holds nobody up either.
   Status tell(ToReader kind, std::string_view rest = {}, const std::vector<int>& fds = {}) const {
+    TRY(wait_for(POLLOUT));
     return os::send_packet(socket_, reader::packet(kind, rest), fds);
   }
 
@@ -78,17 +79,26 @@ class Session final {
     return tell(ToReader::kGo);
   }
 
-  Result<os::Packet> receive() const {
+  Status wait_for(short what) const {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
-    const auto wait = std::min<std::chrono::milliseconds>(left, kSilence);
-    pollfd waiting{socket_, POLLIN, 0};
-    int ready = -1;
-    do {
-      ready = ::poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(wait.count(), 0)));
-    } while (ready < 0 && errno == EINTR);
-    if (ready == 0)
+    const auto wait = std::min(left, patience_.silence);
+    pollfd waiting{socket_, what, 0};
+    int ready = 0;
+    // Also where it has always something to say.
+    if (wait.count() > 0) {
+      do {
+        ready = ::poll(&waiting, 1, static_cast<int>(wait.count()));
+      } while (ready < 0 && errno == EINTR);
+    }
+    if (ready == 0) {
       return Error("it takes too long: the history that the sandbox made is too much");
+    }
+    return {};
+  }
+
+  Result<os::Packet> receive() const {
+    TRY(wait_for(POLLIN));
     TRY_ASSIGN(os::Packet packet, os::receive_packet(socket_));
     if (packet.end_of_stream || packet.bytes.empty()) {
       return Error("it ended: what the sandbox made of its git directory is too much, or hostile");
@@ -144,13 +154,19 @@ class Session final {
     if (rest.size() <= ObjectId::kSize) return impossible();
     const std::string name(rest.substr(ObjectId::kSize));
     if (!reader::is_branch_name(name) && name != "HEAD") return impossible();
+    if (commits_.branches.size() == reader::kMaxBranches && !commits_.branches.contains(name)) {
+      return impossible();
+    }
     commits_.branches[name].tip = *reader::id_from_raw(rest.substr(0, ObjectId::kSize));
     return {};
   }
 
   Status take_refusal(std::string_view rest) {
     const std::size_t end = rest.find('\0');
-    if (end == std::string_view::npos || commits_.refused.size() > 100'000) return impossible();
+    if (end == std::string_view::npos || end > reader::kMaxRefusedName ||
+        commits_.refused.size() > reader::kMaxBranches) {
+      return impossible();
+    }
     const std::string name(rest.substr(0, end));
     const std::string reason(rest.substr(end + 1, kMaxReason));
     const auto found = commits_.branches.find(name);
@@ -220,62 +236,20 @@ class Session final {
     return {};
   }
 
-  // Whether all that these objects lead to is here or was received; each is looked at once.
+  // Whether all that a branch leads to is here or was received.
   void complete() {
-    std::unordered_set<ObjectId, reader::ObjectIdHash> done;
+    Completeness whole(
+        commits_.received, [&](const ObjectId& id) { return home_.has(id); }, submodules_);
     for (auto& [name, branch] : commits_.branches) {
-      if (!branch.refused.empty()) continue;
-      if (const Status whole = is_complete(branch.tip, done); !whole.ok()) {
-        branch.refused = whole.error().message();
+      if (branch.refused.empty()) {
+        if (const Status found = whole.check(branch.tip); !found.ok()) {
+          branch.refused = found.error().message();
+        }
       }
-      if (!branch.refused.empty()) done.clear();
-    }
-    for (auto& [name, branch] : commits_.branches) {
       if (!branch.refused.empty() && layer_.is_shallow()) {
         branch.refused += "; the history inside is shallow";
       }
     }
-  }
-
-  using Reference = std::pair<ObjectId, ObjectType>;
-
-  Status is_complete(const ObjectId& tip,
-                     std::unordered_set<ObjectId, reader::ObjectIdHash>& done) const {
-    std::vector<Reference> pending{{tip, ObjectType::kCommit}};
-    while (!pending.empty()) {
-      const auto [id, type] = pending.back();
-      pending.pop_back();
-      if (!done.insert(id).second) continue;
-      const auto found = commits_.received.objects.find(id);
-      if (found == commits_.received.objects.end()) {
-        if (!home_.has(id)) return Error(reader::to_hex(id) + " is missing");
-        continue;
-      }
-      if (found->second.type != type) return Error(reader::to_hex(id) + " is of another kind");
-      TRY(add_references(found->second, pending));
-    }
-    return {};
-  }
-
-  Status add_references(const Received::Object& object, std::vector<Reference>& pending) const {
-    if (object.type == ObjectType::kCommit) {
-      TRY_ASSIGN(const auto links, reader::check_commit(object.content));
-      pending.emplace_back(links.tree, ObjectType::kTree);
-      for (const ObjectId& parent : links.parents)
-        pending.emplace_back(parent, ObjectType::kCommit);
-    } else if (object.type == ObjectType::kTree) {
-      TRY_ASSIGN(const auto entries, reader::check_tree(object.content));
-      for (const auto& entry : entries) {
-        if (entry.kind == reader::EntryKind::kSubmodule) {
-          if (submodules_.contains(entry.id)) continue;
-          return Error("\"" + std::string(entry.name) +
-                       "\" is a submodule at a commit that is none of yours");
-        }
-        pending.emplace_back(entry.id, entry.kind == reader::EntryKind::kTree ? ObjectType::kTree
-                                                                              : ObjectType::kBlob);
-      }
-    }
-    return {};
   }
 
   const GitLayer& layer_;
@@ -283,7 +257,8 @@ class Session final {
   const TakeObject& take_;
   reader::WalkLimits limits_;
   int socket_ = -1;
-  Clock::time_point deadline_ = Clock::now() + kPatience;
+  ReaderPatience patience_;
+  Clock::time_point deadline_ = Clock::now() + patience_.whole;
   std::uint64_t bytes_ = 0;
   std::size_t kept_ = 0;
   std::set<ObjectId> submodules_;  // of the user's index
@@ -299,8 +274,9 @@ const std::string* Received::content(const reader::ObjectId& id) const {
 }
 
 Result<SandboxCommits> read_commits(const std::filesystem::path& reader, const GitLayer& layer,
-                                    const HomeRepository& home, const TakeObject& take) {
-  return Session(layer, home, take).run(reader);
+                                    const HomeRepository& home, const TakeObject& take,
+                                    ReaderPatience patience) {
+  return Session(layer, home, take, patience).run(reader);
 }
 
 }  // namespace cofferdam::orchestrator::changes

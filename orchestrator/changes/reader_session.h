@@ -5,6 +5,7 @@
 // that says something impossible, or falls silent, ends the session with an error.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -18,6 +19,7 @@
 #include "orchestrator/changes/home_repository.h"
 #include "orchestrator/reader/object_check.h"
 #include "orchestrator/reader/object_id.h"
+#include "orchestrator/secrets/found_secrets.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -48,14 +50,21 @@ struct SandboxCommits {
   std::map<std::string, std::string> refused;     // names that are none, with the reason
   Received received;
   // Blob -> the secrets in it -> what each is. Not the reader's work.
-  std::map<reader::ObjectId, std::map<std::string, std::string>> secrets;
+  std::map<reader::ObjectId, secrets::FoundSecrets> secrets;
 };
 
 // Called for every object, blobs too, once it is verified.
 using TakeObject =
     std::function<Status(reader::ObjectType, const reader::ObjectId&, std::string_view content)>;
 
+// How long the reader may say and take nothing, and how long all of it may take.
+struct ReaderPatience {
+  std::chrono::milliseconds silence = std::chrono::minutes(3);
+  std::chrono::milliseconds whole = std::chrono::minutes(20);
+};
+
 Result<SandboxCommits> read_commits(const std::filesystem::path& reader, const GitLayer& layer,
-                                    const HomeRepository& home, const TakeObject& take);
+                                    const HomeRepository& home, const TakeObject& take,
+                                    ReaderPatience patience = {});
 
 }  // namespace cofferdam::orchestrator::changes

@@ -11,6 +11,8 @@ using reader::EntryKind;
 using reader::ObjectId;
 
 constexpr std::size_t kMaxDifferences = 1'000'000;
+// Looked at, of both sides: one tree may stand in a thousand places, and nothing in it in the end.
+constexpr std::size_t kMaxEntries = 4'000'000;
 
 struct Pair {
   std::optional<TreeFile> before;
@@ -55,12 +57,15 @@ Result<std::vector<TreeDifference>> compare_trees(const std::optional<ObjectId>&
   std::vector<TreeDifference> differences;
   std::vector<Directory> pending;
   if (before != after) pending.push_back({"", before, after});
+  std::size_t entries = 0;
   while (!pending.empty()) {
     const Directory directory = std::move(pending.back());
     pending.pop_back();
     Pairs pairs;
     TRY(take_side(directory.before, read, &Pair::before, pairs));
     TRY(take_side(directory.after, read, &Pair::after, pairs));
+    entries += 1 + pairs.size();
+    if (entries > kMaxEntries) return Error("more changes than can be reviewed");
     for (const auto& [name, pair] : pairs) {
       if (pair.before == pair.after) continue;
       std::string path = directory.path + name;

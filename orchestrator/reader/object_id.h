@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace cofferdam::orchestrator::reader {
@@ -35,6 +36,7 @@ struct ObjectIdHash {
     return value;
   }
 };
+using ObjectIdSet = std::unordered_set<ObjectId, ObjectIdHash>;
 
 // Exactly 40 lower-case hexadecimal digits, and back.
 std::optional<ObjectId> id_from_hex(std::string_view hex);

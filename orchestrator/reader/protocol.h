@@ -12,7 +12,9 @@ namespace cofferdam::orchestrator::reader {
 inline constexpr int kReaderSocket = 3;  // its number in the reader
 inline constexpr std::size_t kMaxBatch = 1024;
 inline constexpr std::size_t kChunkBytes = 64U << 10U;
-inline constexpr std::size_t kMaxRefFile = 1024;  // bytes of a loose reference or HEAD
+inline constexpr std::size_t kMaxRefFile = 1024;      // bytes of a loose reference or HEAD
+inline constexpr std::size_t kMaxBranches = 10'000;   // refused names apart, as many again
+inline constexpr std::size_t kMaxRefusedName = 4096;  // bytes that are told of such a name
 
 // To the reader: first what there is to read, then answers.
 enum class ToReader : char {

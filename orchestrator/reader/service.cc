@@ -21,7 +21,6 @@ namespace {
 
 constexpr std::size_t kMaxIndexBytes = std::size_t{512} << 20U;  // of all packs together
 constexpr std::size_t kMaxPackedRefs = 64U << 20U;
-constexpr std::size_t kMaxBranches = 10'000;
 
 const Error& host_is_gone() {
   static const Error kError("the other side is gone");
@@ -42,8 +41,10 @@ class Service final : public ObjectHost {
 
   Status run() {
     TRY(take_material());
+    if (branches_.size() > kMaxBranches || refused_.size() > kMaxBranches) {
+      return Error("more branches than are taken home");
+    }
     for (const auto& [name, reason] : refused_) TRY(refuse(name, reason));
-    if (branches_.size() > kMaxBranches) return Error("more branches than are taken home");
     for (const auto& [name, id] : branches_) {
       TRY(tell(FromReader::kBranch, std::string(id.raw()) + name));
     }
@@ -106,7 +107,7 @@ class Service final : public ObjectHost {
   }
 
   Status refuse(const std::string& name, const std::string& reason) const {
-    std::string text = name;
+    std::string text = name.substr(0, kMaxRefusedName);
     text += '\0';
     return tell(FromReader::kRefused, text + reason.substr(0, 1000));
   }

@@ -33,6 +33,16 @@ std::string percent_encoded(std::string_view value, std::string_view digits,
   return out;
 }
 
+std::string hexadecimal(std::string_view value, std::string_view digits) {
+  std::string out;
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += digits[byte >> 4U];
+    out += digits[byte & 15U];
+  }
+  return out;
+}
+
 // The letters that depend on nothing but `value`, where `before` bytes stand in front of it.
 std::string base64_inside(std::string_view value, std::size_t before, std::string_view alphabet) {
   const std::size_t first = (8 * before + 5) / 6;
@@ -62,6 +72,7 @@ void add_spellings(std::string_view value, std::set<std::string>& found) {
   for (const std::string_view digits : {"0123456789ABCDEF", "0123456789abcdef"}) {
     found.insert(percent_encoded(value, digits, "-_.~"));
     found.insert(percent_encoded(value, digits, "-_.!~*'()"));
+    found.insert(hexadecimal(value, digits));
   }
   for (std::size_t before = 0; before < 3; ++before) {
     for (const std::string_view alphabet : {kStandard, kUrl}) {

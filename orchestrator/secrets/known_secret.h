@@ -19,7 +19,8 @@ inline constexpr std::size_t kLeastSecret = 8;
 bool names_a_secret(std::string_view variable);
 
 // The texts to look for: the value and each long enough line of it; as a URL and as JSON spell it;
-// in base64 at each of the three places that it can have in a longer text. Each once.
+// in hexadecimal, in base64 at each of the three places that it can have in a longer text. Each
+// once.
 std::vector<std::string> spellings_of(std::string_view value);
 
 }  // namespace cofferdam::orchestrator::secrets

@@ -158,16 +158,18 @@ SecretScanner::Verdict SecretScanner::judge(const Prefix& prefix, std::string_vi
   }
   const Form& form = forms_[prefix.form];
   if (!form.block_end.empty()) {
-    const std::size_t end = rest.find(form.block_end, prefix.text.size());
-    if (end == std::string_view::npos || end > kLongest) {
+    // No further than it may reach: what follows may be gigabytes, with many of these in it.
+    const std::string_view block = rest.substr(0, kLongest);
+    const std::size_t end = block.find(form.block_end, prefix.text.size());
+    if (end == std::string_view::npos) {
       if (more && rest.size() < kLongest) return Verdict::kOpen;
       length = std::min(rest.size(), kLongest);
       return Verdict::kYes;
     }
     // To the end of the marker's line, which is "-----END … KEY-----".
-    const std::size_t stop = rest.find("-----", end + form.block_end.size());
+    const std::size_t stop = block.find("-----", end + form.block_end.size());
     if (stop == std::string_view::npos && more && rest.size() < kLongest) return Verdict::kOpen;
-    length = std::min(stop == std::string_view::npos ? rest.size() : stop + 5, rest.size());
+    length = stop == std::string_view::npos ? block.size() : stop + 5;
     return Verdict::kYes;
   }
   if (form.of.any()) return judge_run(form, text, at, prefix.text.size(), more, length);

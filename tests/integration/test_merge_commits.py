@@ -304,6 +304,27 @@ def test_a_hostile_history_stays_in_the_sandbox(what, one_project):
     assert tree(one_project.top) == before
 
 
+def test_what_does_not_come_home_leaves_nothing_and_is_no_better_the_second_time(one_project):
+    forge(one_project, r'''
+inner = put("tree", entry("100644", b"f", blob))
+evil = commit(put("tree", entry("40000", b"a", inner) + entry("160000", b"sub", "34" * 20)), head())
+branch("evil", evil)
+branch("good", commit(put("tree", entry("100644", b"fine", blob)), head()))
+pathlib.Path("evil-id").write_text(evil)
+''')
+    evil = one_project.runner.layer() / "upper/evil-id"
+    for _ in range(2):
+        text = one_project("merge", "last", "--commits")
+        assert "evil: refused: " in text and "is a submodule" in text, text
+        assert one_project.git("for-each-ref", reference(one_project, "evil")) == b""
+        found = subprocess.run(["git", "cat-file", "-e", evil.read_text()], cwd=one_project.top, capture_output=True, check=False)
+        assert found.returncode != 0, "the commit is here"
+    assert one_project.git("show", reference(one_project, "good") + ":fine") == b"forged\n"
+    packs = sorted(path.suffix for path in (one_project.top / ".git/objects/pack").iterdir())
+    assert packs == [".idx", ".pack"], packs
+    one_project.git("fsck", "--strict", "--no-dangling")
+
+
 def test_hostile_names_of_branches_and_files_that_are_none(one_project):
     forge(one_project, r'''
 good = commit(put("tree", entry("100644", b"fine", blob)), head())

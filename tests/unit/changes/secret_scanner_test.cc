@@ -1,10 +1,12 @@
 // Secrets are found by form and by value, in every spelling, wherever the pieces end.
-#include "orchestrator/secrets/secret_scanner.h"
-
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
 #include <string>
 #include <vector>
+
+#include "orchestrator/secrets/found_secrets.h"
 
 namespace cofferdam::orchestrator::secrets {
 namespace {
@@ -72,6 +74,9 @@ TEST(KnownSecrets, AreFoundInEverySpelling) {
   EXPECT_EQ(redact(with, "<" + value + ">"), "<" + gone + ">");
   EXPECT_EQ(redact(with, "q=p%40ss%20w%C3%B6rd%2F9%2B%22x%5C&"), "q=" + gone + "&");
   EXPECT_EQ(redact(with, "q=p%40ss%20w%c3%b6rd%2f9%2b%22x%5c&"), "q=" + gone + "&");
+  EXPECT_EQ(redact(with, "x: 7040737320 77"), "x: 7040737320 77");
+  EXPECT_EQ(redact(with, "x: 704073732077c3b672642f392b22785c"), "x: " + gone);
+  EXPECT_EQ(redact(with, "x: 704073732077C3B672642F392B22785C"), "x: " + gone);
   EXPECT_EQ(redact(with, "{\"p@ss w\xc3\xb6rd/9+\\\"x\\\\\"}"), "{\"" + gone + "\"}");
 }
 
@@ -152,6 +157,49 @@ TEST(SecretSearch, TellsWhatItFound) {
   for (const char c : kGitHub + " " + kAws) search.feed(std::string_view(&c, 1));
   search.finish();
   EXPECT_EQ(found, (std::vector<std::string>{kGitHub, kAws}));
+}
+
+TEST(FoundSecrets, AreNeverHiddenByManyThatWereThereBefore) {
+  const auto with = scanner();
+  std::string many;
+  for (std::size_t i = 0; i < kMaxFound; ++i) {
+    std::string number = std::to_string(i);
+    many += "ghp_" + std::string(36 - number.size(), 'a') + number + "\n";
+  }
+  const auto found_in = [&](const std::string& text) {
+    FoundSecrets found;
+    SecretSearch search = search_into(with, found);
+    search.feed(text);
+    search.finish();
+    return found;
+  };
+  FoundSecrets same = found_in(many);
+  EXPECT_EQ(same.size(), kMaxFound);
+  forget_known(same, found_in(many));
+  EXPECT_TRUE(same.empty());
+  FoundSecrets more = found_in(many + kGitHub + "\n");
+  forget_known(more, found_in(many));
+  EXPECT_EQ(more.size(), 1U);
+  FoundSecrets both = found_in(many + kGitHub + "\n");
+  forget_known(both, found_in(many + kGitHub + "\n"));
+  EXPECT_EQ(both.size(), 1U) << "nobody knows";
+}
+
+// Each begins a block without an end: 64 MiB of them took minutes.
+TEST(SecretForms, OfBlocksAreLookedForNoFurtherThanTheyReach) {
+  const auto with = scanner();
+  std::string text;
+  const std::string begin = "-----BEGIN PRIVATE KEY-----\n";
+  while (text.size() < (std::size_t{64} << 20U)) text += begin;
+  std::size_t longest = 0;
+  SecretSearch search(with, [&](std::string_view secret, std::string_view) {
+    longest = std::max(longest, secret.size());
+  });
+  const auto started = std::clock();
+  search.feed(text);
+  search.finish();
+  EXPECT_LE(longest, SecretScanner::kLongest);
+  EXPECT_LT(static_cast<double>(std::clock() - started) / CLOCKS_PER_SEC, 30);
 }
 
 TEST(SecretForms, OfATableThatIsWrongAreRefused) {
