@@ -98,32 +98,55 @@ class CommitCounter final {
   std::unordered_map<ObjectId, std::vector<ObjectId>, reader::ObjectIdHash> parents_;
 };
 
+// A name cannot be a branch and a directory of branches.
+std::string why_not_made(const HomeRepository& home, const std::string& name, const Error& error) {
+  for (std::size_t at = name.rfind('/'); at != std::string::npos; at = name.rfind('/', at - 1)) {
+    const std::string above = name.substr(0, at);
+    if (above == "refs" || above.empty()) break;
+    if (home.reference(above)) return above + " stands where its directory would be";
+  }
+  return error.message();
+}
+
 Status set_references(const HomeRepository& home, CommitReport& report) {
   for (HomeBranch& branch : report.branches) {
     if (!branch.refused.empty() || home.reference(branch.reference) == branch.tip) continue;
     const Status made =
         home.set_reference(branch.reference, branch.tip, std::nullopt, "cofferdam: brought home");
-    if (!made.ok()) branch.refused = made.error().message();
+    if (!made.ok()) branch.refused = why_not_made(home, branch.reference, made.error());
   }
   return {};
+}
+
+// Of tips that are here, those that nothing of the user's leads to.
+Result<reader::ObjectIdSet> unheld_tips(const HomeRepository& home, const SandboxCommits& commits) {
+  std::vector<ObjectId> here;
+  for (const auto& [name, branch] : commits.branches) {
+    if (branch.refused.empty() && !commits.received.holds(branch.tip)) here.push_back(branch.tip);
+  }
+  TRY_ASSIGN(const auto found, home.commits_of_nobody(here));
+  return reader::ObjectIdSet(found.begin(), found.end());
 }
 
 Status list_branches(const SandboxRecord& sandbox, const HomeRepository& home,
                      const SandboxCommits& commits, CommitReport& report) {
   CommitCounter counter(commits.received);
+  TRY_ASSIGN(const auto unheld, unheld_tips(home, commits));
   for (const auto& [name, branch] : commits.branches) {
-    HomeBranch row{name, reference_of(sandbox, name), branch.tip, 0, branch.refused};
+    HomeBranch row{name, reference_of(sandbox, name), branch.tip, 0, false, branch.refused};
     if (row.refused.empty()) {
       TRY_ASSIGN(row.commits, counter.count(branch.tip));
     }
+    const bool brought = home.reference(row.reference) == branch.tip;
+    // A run that was killed, or a reference that could not be made.
+    row.unheld = row.refused.empty() && !brought && unheld.contains(branch.tip);
     // What is here already, and was brought before or never left, is no news.
-    const bool known = row.refused.empty() && row.commits == 0 &&
-                       (home.reference("refs/heads/" + name) == branch.tip ||
-                        home.reference(row.reference) != branch.tip);
+    const bool known = row.refused.empty() && row.commits == 0 && !row.unheld &&
+                       (home.reference("refs/heads/" + name) == branch.tip || !brought);
     if (!known) report.branches.push_back(std::move(row));
   }
   for (const auto& [name, reason] : commits.refused) {
-    report.branches.push_back({name, "", {}, 0, reason});
+    report.branches.push_back({name, "", {}, 0, false, reason});
   }
   return {};
 }
@@ -136,7 +159,7 @@ std::string plural(std::size_t count, const char* what) {
 
 bool CommitReport::has_new() const {
   return std::any_of(branches.begin(), branches.end(), [](const HomeBranch& branch) {
-    return branch.commits > 0 || !branch.refused.empty();
+    return branch.commits > 0 || branch.unheld || !branch.refused.empty();
   });
 }
 

@@ -23,7 +23,9 @@ struct HomeBranch {
   std::string reference;  // where it comes home
   reader::ObjectId tip;
   std::size_t commits = 0;  // that were not here; counted up to 10'000
-  std::string refused;      // why it does not come home
+  // Its objects are here, and no reference of the user's leads to them: git would throw them away.
+  bool unheld = false;
+  std::string refused;  // why it does not come home
 };
 
 struct CommitReport {

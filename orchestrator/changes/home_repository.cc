@@ -2,7 +2,9 @@
 
 #include <git2.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "common/os/files.h"
 #include "orchestrator/changes/git_library.h"
 
 namespace cofferdam::orchestrator::changes {
@@ -34,6 +36,24 @@ git_object_t type_of(reader::ObjectType type) {
 
 using Reference = std::unique_ptr<git_reference, void (*)(git_reference*)>;
 using Walk = std::unique_ptr<git_revwalk, void (*)(git_revwalk*)>;
+
+// A lock of a reference that nobody works under any more: it says what `id` is, or nothing, which
+// is what one is like for the moment between its making and its writing, for a whole second. Where
+// it is somebody's all the same, their rename fails, or gives the reference the value that it gets
+// here.
+bool remove_stale_lock(const fs::path& lock, const reader::ObjectId& id) {
+  struct stat first {};
+  struct stat then {};
+  if (::lstat(lock.c_str(), &first) != 0 || !S_ISREG(first.st_mode)) return false;
+  ::usleep(1'000'000);
+  if (::lstat(lock.c_str(), &then) != 0) return true;  // it has gone by itself
+  if (first.st_ino != then.st_ino || first.st_dev != then.st_dev || first.st_size != then.st_size) {
+    return false;
+  }
+  const auto bytes = os::read_file(lock, 1024);
+  if (!bytes.ok() || (!bytes->empty() && *bytes != reader::to_hex(id) + "\n")) return false;
+  return ::unlink(lock.c_str()) == 0;
+}
 
 // git ends directories with a slash.
 fs::path trimmed(const char* path) {
@@ -208,10 +228,17 @@ Status HomeRepository::set_reference(const std::string& name, const reader::Obje
   TRY_ASSIGN(const auto owner, act_as_owner());
   const git_oid oid = oid_of(id);
   const git_oid expected = before ? oid_of(*before) : git_oid{};
-  git_reference* raw = nullptr;
-  const int code = git_reference_create_matching(&raw, state_->repository, name.c_str(), &oid, 1,
-                                                 before ? &expected : nullptr, log.c_str());
-  const Reference made(raw, git_reference_free);
+  const auto attempt = [&] {
+    git_reference* raw = nullptr;
+    const int code = git_reference_create_matching(&raw, state_->repository, name.c_str(), &oid, 1,
+                                                   before ? &expected : nullptr, log.c_str());
+    git_reference_free(raw);
+    return code;
+  };
+  int code = attempt();
+  if (code == GIT_ELOCKED && remove_stale_lock(common_directory() / (name + ".lock"), id)) {
+    code = attempt();
+  }
   if (code == GIT_EMODIFIED) return Error(name + " was moved meanwhile");
   if (code != 0) return git_failure(name);
   return {};

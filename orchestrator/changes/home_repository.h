@@ -54,7 +54,7 @@ class HomeRepository final {
 
   std::optional<reader::ObjectId> reference(const std::string& name) const;
   // Sets a reference; from `before` where that is given, else whatever it was. Refused where git
-  // would not make such a name.
+  // would not make such a name. The lock of a run that was killed in the middle of the same goes.
   Status set_reference(const std::string& name, const reader::ObjectId& id,
                        const std::optional<reader::ObjectId>& before, const std::string& log) const;
   // The commits of other repositories that the index holds.

@@ -325,6 +325,32 @@ pathlib.Path("evil-id").write_text(evil)
     one_project.git("fsck", "--strict", "--no-dangling")
 
 
+def test_commits_that_are_here_without_a_reference_get_it(one_project):
+    one_project.sandbox(f"git checkout -qb other; echo two >> a.txt; {ME} commit -qam inside; git checkout -q -; git rev-parse other > .git/said")
+    said = (one_project.runner.layer() / "upper/.git/said").read_text().strip()
+    assert "other: 1 commit" in one_project("merge", "last", "--commits")
+    # As a kill between the two leaves it; git would throw the commit away one day.
+    one_project.git("update-ref", "-d", reference(one_project, "other"))
+    assert "other: " in one_project("merge", "last", "--commits")
+    assert one_project.git("rev-parse", reference(one_project, "other")).decode().strip() == said
+    one_project.git("branch", "mine", said)
+    one_project.git("update-ref", "-d", reference(one_project, "other"))
+    assert "no commits that are not here" in one_project("merge", "last", "--commits"), "a branch here leads to it"
+
+
+def test_a_branch_whose_name_is_taken_as_a_directory_is_refused_every_time(one_project):
+    forge(one_project, r'''
+good = commit(put("tree", entry("100644", b"fine", blob)), head())
+branch("a", good)
+pathlib.Path(".git/packed-refs").write_text("%s refs/heads/a/b\n" % good)
+''')
+    for _ in range(2):
+        text = one_project("merge", "last", "--commits")
+        assert "a/b: refused: " + reference(one_project, "a") + " stands where its directory would be" in text, text
+        assert str(one_project.top) not in text
+    assert one_project.git("show", reference(one_project, "a") + ":fine") == b"forged\n"
+
+
 def test_hostile_names_of_branches_and_files_that_are_none(one_project):
     forge(one_project, r'''
 good = commit(put("tree", entry("100644", b"fine", blob)), head())
@@ -409,6 +435,26 @@ def test_the_lock_of_a_merge_that_was_cut_short_is_its_own_and_goes(one_project)
     project("merge", "last", "--commits")
     assert not left.exists() and not (project.top / ".git/index.lock").exists()
     clean(project)
+
+
+@pytest.mark.parametrize("said", ("", "its own", "another"))
+def test_the_lock_of_a_reference_that_a_killed_merge_left_goes(said, one_project):
+    one_project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside; git rev-parse HEAD > .git/said")
+    tip = (one_project.runner.layer() / "upper/.git/said").read_text().strip()
+    before = one_project.git("rev-parse", "HEAD").decode().strip()
+    branch = one_project.git("symbolic-ref", "HEAD").decode().strip()
+    text = {"": "", "its own": tip + "\n", "another": before + "\n"}[said]
+    lock = one_project.top / ".git" / (branch + ".lock")
+    lock.write_text(text)
+    if said == "another":
+        done = one_project.runner.cofferdam("merge", "last", "--commits")
+        assert done.returncode == 125 and lock.read_text() == text
+        assert one_project.git("rev-parse", "HEAD").decode().strip() == before
+        assert (one_project.top / "a.txt").read_text() == "one\n"
+        lock.unlink()
+    commits(one_project)
+    assert not lock.exists() and one_project.git("rev-parse", "HEAD").decode().strip() == tip
+    clean(one_project)
 
 
 def test_the_reader_is_caged_and_ends_over_nonsense(one_project):
