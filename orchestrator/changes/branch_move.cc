@@ -323,7 +323,7 @@ Json to_json(const BranchMove& move) {
     row["after"] = file_json(path.after);
     paths.push_back(std::move(row));
   }
-  return {{"branch", move.branch},
+  return {{"branch", path_to_json(move.branch)},
           {"before", reader::to_hex(move.before)},
           {"after", reader::to_hex(move.after)},
           {"paths", std::move(paths)}};
@@ -333,7 +333,12 @@ Result<BranchMove> branch_move_from_json(const Json& json) {
   const Error broken("a merge's plan: not the move of a branch");
   if (!json.is_object() || !json.contains("paths") || !json["paths"].is_array()) return broken;
   BranchMove move;
-  move.branch = json.value("branch", "");
+  if (!json.contains("branch")) return broken;
+  if (json["branch"].is_string()) {
+    move.branch = json["branch"].get<std::string>();  // the older form
+  } else {
+    TRY_ASSIGN(move.branch, path_from_json(json["branch"]));
+  }
   const auto before = reader::id_from_hex(json.value("before", ""));
   const auto after = reader::id_from_hex(json.value("after", ""));
   if (!reader::is_branch_name(move.branch) || !before || !after) return broken;

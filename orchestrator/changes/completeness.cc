@@ -45,12 +45,9 @@ Result<bool> Completeness::look_at(const Reference& reference) {
     if (settled->second == kWhole) return true;
     return Error(reasons_[settled->second - 1]);
   }
-  Step step{id, {}, 0};
-  // On the path all the same: it is as incomplete as what leads to it.
-  auto references = references_of(found->second);
-  if (references.ok()) step.references = std::move(references).value();
-  path_.push_back(std::move(step));
-  if (!references.ok()) return references.error();
+  // On the path in any case: where it cannot be, it is as incomplete as what leads to it.
+  path_.push_back({id, {}, 0});
+  TRY_ASSIGN(path_.back().references, references_of(found->second));
   return false;
 }
 

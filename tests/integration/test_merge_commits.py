@@ -437,6 +437,20 @@ def test_the_lock_of_a_merge_that_was_cut_short_is_its_own_and_goes(one_project)
     clean(project)
 
 
+def test_a_branch_here_whose_name_is_no_text_is_fast_forwarded_and_taken_back(one_project):
+    git = ["git", "-C", one_project.top, "checkout", "-q", "-b", b"caf\xe9"]
+    one_project.own()
+    subprocess.run(git, check=True)
+    one_project.own()
+    before = one_project.git("rev-parse", "HEAD")
+    one_project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside")
+    assert "fast-forward of caf\\xe9 by 1 commit" in commits(one_project)
+    assert one_project.git("rev-parse", "HEAD") != before
+    one_project("undo", "last")
+    assert one_project.git("rev-parse", "HEAD") == before and one_project.git("symbolic-ref", "HEAD") == b"refs/heads/caf\xe9\n"
+    clean(one_project)
+
+
 @pytest.mark.parametrize("said", ("", "its own", "another"))
 def test_the_lock_of_a_reference_that_a_killed_merge_left_goes(said, one_project):
     one_project.sandbox(f"echo two >> a.txt; {ME} commit -qam inside; git rev-parse HEAD > .git/said")
