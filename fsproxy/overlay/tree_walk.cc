@@ -92,7 +92,8 @@ Status flatten(int top, const std::string& name, std::uint64_t& next) {
       if (::unlinkat(dir.get(), entry->name.c_str(), 0) != 0) return Error::from_errno("remove");
       continue;
     }
-    (void)::fchmodat(dir.get(), entry->name.c_str(), 0700, 0);
+    // Where it fails and mattered, opening or emptying the directory tells.
+    (void)!::fchmodat(dir.get(), entry->name.c_str(), 0700, 0);
     int moved = -1;
     do {
       const std::string up = "flat" + std::to_string(next++);
