@@ -1,11 +1,23 @@
 #include "orchestrator/changes/completeness.h"
 
+#include <algorithm>
+
 #include "orchestrator/reader/object_check.h"
 
 namespace cofferdam::orchestrator::changes {
 
 using reader::ObjectId;
 using reader::ObjectType;
+
+namespace {
+
+// git goes down trees by recursion, and refuses more than 2048 (core.maxTreeDepth) where it does
+// not run out of its stack: `git gc` would fail from then on.
+constexpr std::uint32_t kMaxDepth = 1024;
+// The same tree may stand in each of ten places of another one, and so on: git would never end.
+constexpr std::uint64_t kMaxPlaces = 20'000'000;
+
+}  // namespace
 
 Result<std::vector<Completeness::Reference>> Completeness::references_of(
     const Received::Object& object) const {
@@ -37,18 +49,30 @@ Result<bool> Completeness::look_at(const Reference& reference) {
   const auto found = received_.objects.find(id);
   if (found == received_.objects.end()) {
     if (!is_here_(id)) return Error(reader::to_hex(id) + " is missing");
+    TRY(add_to_path({}));
     return true;
   }
   if (found->second.type != type) return Error(reader::to_hex(id) + " is of another kind");
   const auto settled = settled_.find(id);
   if (settled != settled_.end()) {
-    if (settled->second == kWhole) return true;
-    return Error(reasons_[settled->second - 1]);
+    if (settled->second.reason != 0) return Error(reasons_[settled->second.reason - 1]);
+    TRY(add_to_path(settled->second.extent));
+    return true;
   }
   // On the path in any case: where it cannot be, it is as incomplete as what leads to it.
-  path_.push_back({id, {}, 0});
+  path_.push_back({id, type, {}, 0, {}});
   TRY_ASSIGN(path_.back().references, references_of(found->second));
   return false;
+}
+
+Status Completeness::add_to_path(const Extent& below) {
+  if (path_.empty() || path_.back().type != ObjectType::kTree) return {};
+  Extent& extent = path_.back().extent;
+  extent.depth = std::max(extent.depth, below.depth + 1);
+  extent.places += 1 + below.places;
+  if (extent.depth > kMaxDepth) return Error("directories that lie too deep in one another");
+  if (extent.places > kMaxPlaces) return Error("more files than git could ever check out");
+  return {};
 }
 
 Status Completeness::check(const ObjectId& tip) {
@@ -57,8 +81,10 @@ Status Completeness::check(const ObjectId& tip) {
   while (looked.ok() && !path_.empty()) {
     Step& step = path_.back();
     if (step.next == step.references.size()) {
-      settled_.emplace(step.id, kWhole);
+      const Extent extent = step.extent;
+      settled_.emplace(step.id, Settled{0, extent});
       path_.pop_back();
+      if (const Status added = add_to_path(extent); !added.ok()) looked = added.error();
     } else {
       const Reference next = step.references[step.next++];
       looked = look_at(next);
@@ -68,7 +94,7 @@ Status Completeness::check(const ObjectId& tip) {
   // Names are hashes of contents, so no path leads back into itself: all on it lead to the fault.
   reasons_.push_back(looked.error().message());
   for (const Step& step : path_) {
-    settled_.emplace(step.id, static_cast<std::uint32_t>(reasons_.size()));
+    settled_.emplace(step.id, Settled{static_cast<std::uint32_t>(reasons_.size()), {}});
   }
   path_.clear();
   return looked.error();

@@ -165,6 +165,27 @@ TEST(Completeness, OfOneBranchSaysNothingOfAnother) {
   EXPECT_FALSE(home.contains(bad));
 }
 
+TEST(Completeness, RefusesWhatGitCouldNotBear) {
+  Objects objects;
+  const std::set<ObjectId> none;
+  Completeness whole(
+      objects.received, [](const ObjectId&) { return false; }, none);
+  ObjectId below = objects.put(ObjectType::kTree, "");
+  for (int depth = 1; depth <= 1100; ++depth) {
+    below = objects.put(ObjectType::kTree, entry("40000", "d", below));
+    EXPECT_EQ(whole.check(objects.commit(below)).ok(), depth <= 1024) << depth;
+  }
+  below = objects.put(ObjectType::kTree, "");
+  for (int level = 1; level <= 10; ++level) {
+    std::string content;
+    for (char name = 'a'; name <= 'j'; ++name) {
+      content += entry("40000", std::string(1, name), below);
+    }
+    below = objects.put(ObjectType::kTree, content);
+    EXPECT_EQ(whole.check(objects.commit(below)).ok(), level <= 7) << level;
+  }
+}
+
 // Ten directories in each of ten levels, and nothing at the bottom: 10^10 places.
 TEST(TreeDifferences, EndWhereTreesStandInTooManyPlaces) {
   Objects objects;
