@@ -15,6 +15,7 @@ namespace cofferdam::egressproxy {
 class DeadlineWheel final : public asio::execution_context::service {
  public:
   using key_type = DeadlineWheel;
+  // Asio looks for it. NOLINTNEXTLINE(readability-identifier-naming)
   static const asio::execution_context::id id;
   static constexpr milliseconds kSlot{16};
 
