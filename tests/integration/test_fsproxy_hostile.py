@@ -462,7 +462,10 @@ def test_usage_at_the_limit_never_passes_it():
                 pass
         for thread in threads:
             thread.join()
-        assert 12 << 20 < worst <= 16 << 20
+        # A look at all files takes a while: it may count one that goes and what is written in its place. A file in many
+        # pieces gets one more block when the disk writes it.
+        assert 12 << 20 < worst <= 18 << 20
+        assert on_disk(*layers)[0] <= (16 << 20) + (64 << 10)
         assert fw.error_of(open, world.mnt / "big", "r+b") == "ENOSPC"
         os.unlink(world.mnt / "big")  # also when its base finds no room
         world.run("sh", "-c", "rm -r a* b*")
