@@ -73,7 +73,9 @@ class World:
         self.process = None
         self.liveness = None
         self.mounted = []
-        self.control = None
+        # Through a descriptor: the path of a socket has 107 bytes at most.
+        self.root_fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY)
+        self.control = pathlib.Path(f"/proc/self/fd/{self.root_fd}/control")
 
     # --- life
     def __enter__(self):
@@ -81,6 +83,7 @@ class World:
 
     def __exit__(self, *_):
         self.stop()
+        os.close(self.root_fd)
         # Trees deeper than what Python's own rmtree recurses.
         subprocess.run(["rm", "-rf", self.root], check=False)
 
@@ -111,6 +114,11 @@ class World:
         return fuse
 
     def start(self):
+        # What can fail comes before the mounts: nobody could end what nobody serves.
+        self.control.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(os.fspath(self.control))
+        listener.listen(8)
         mounts = {"workspace": self.mount_fuse(self.mnt)}
         for name, _, _ in self.extra:
             mounts[name] = self.mount_fuse(self.root / f"{name}-mnt")
@@ -118,11 +126,6 @@ class World:
         events = os.open(self.root / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         ready_r, ready_w = os.pipe()
         live_r, self.liveness = os.pipe()
-        self.control = self.root / "control"
-        self.control.unlink(missing_ok=True)
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(os.fspath(self.control))
-        listener.listen(8)
         arguments = [str(FSPROXY), "--policy", str(self.root / "fs.json"), "--events-fd", str(events), "--ready-fd",
                      str(ready_w), "--liveness-fd", str(live_r), "--control-fd", str(listener.fileno())]
         if not self.passthrough:
