@@ -123,8 +123,10 @@ std::int32_t register_file(int fuse, int fd) {
   for (const int mount : mounts) {
     if (::dup2(mount, next++) < 0) ::_exit(1);
   }
-  (void)::syscall(SYS_close_range, kFirst, away - 1, 0);
-  (void)::syscall(SYS_close_range, next, ~0U, 0);
+  if (::syscall(SYS_close_range, kFirst, away - 1, 0) != 0 ||
+      ::syscall(SYS_close_range, next, ~0U, 0) != 0) {
+    ::_exit(1);
+  }
   for (std::size_t i = 0; i < mounts.size(); ++i) fuse[i] = away + 1 + static_cast<int>(i);
   // The kernel writes with these credentials. FSETID: set-id bits are cleared by the mount's rules,
   // for the process that really writes, and not by who registered the file.

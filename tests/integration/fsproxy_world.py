@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -47,6 +48,13 @@ def fuse_available():
         return True
     except OSError:
         return False
+
+
+def need(tool):
+    """Skips the test where the machine has not got the tool."""
+    import pytest  # benchmarks use this module, and have no tests to skip
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
 
 
 class World:

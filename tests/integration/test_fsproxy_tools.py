@@ -1,19 +1,14 @@
 """What people run in a workspace every day, over lower content and over a restart."""
 import os
-import shutil
 import sqlite3
 import subprocess
 
 import pytest
 
 import fsproxy_world as fw
+from fsproxy_world import need
 
 pytestmark = pytest.mark.skipif(not fw.fuse_available() or os.geteuid() != 0, reason="needs root and /dev/fuse")
-
-
-def need(tool):
-    if shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
 
 
 @pytest.fixture
