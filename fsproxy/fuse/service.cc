@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +20,10 @@
 namespace cofferdam::fsproxy {
 namespace {
 
-// How often is looked at what is written past the service.
+// How often is looked at what is written past the service: more often where little is left.
 constexpr int kMeterMs = 20;
+constexpr int kNearMeterMs = 2;
+constexpr std::uint64_t kNear = 4 * Passthrough::kLastQuota;
 constexpr int kOverQuota = 3;  // exit status
 
 }  // namespace
@@ -100,9 +103,13 @@ void Service::run() {
                             {control_.get(), POLLIN, 0}};
     const bool metered = std::any_of(sessions_.begin(), sessions_.end(),
                                      [](const auto& s) { return !s->meter().empty(); });
-    if (::poll(fds, 4, metered ? kMeterMs : -1) < 0 && errno != EINTR) break;
-    // At once: the mounts' threads may be busy, and the layers bear an end at any moment.
-    if (metered && is_over_quota()) ::_exit(kOverQuota);
+    const int wait_ms = !metered                                     ? -1
+                        : written() + kNear > ledger_->limit().bytes ? kNearMeterMs
+                                                                     : kMeterMs;
+    if (::poll(fds, 4, wait_ms) < 0 && errno != EINTR) break;
+    // At once: the mounts' threads may be busy, and the layers bear an end at any moment. Not by
+    // _exit(), which a sanitizer's runtime holds up for a second.
+    if (metered && is_over_quota()) ::syscall(SYS_exit_group, kOverQuota);
     if (fds[0].revents != 0 || fds[1].revents != 0) break;
     if ((fds[2].revents & POLLIN) != 0) {
       char byte = 0;
@@ -116,10 +123,8 @@ void Service::run() {
 
 // The kernel takes no writer's way past us back, but without this service the sandbox ends.
 bool Service::is_over_quota() const {
-  std::uint64_t used = ledger_->used().bytes;
-  for (const auto& session : sessions_) used += session->meter().uncharged();
   const std::uint64_t limit = ledger_->limit().bytes;
-  if (used + Passthrough::kLastQuota <= limit) return false;
+  if (written() + Passthrough::kLastQuota <= limit) return false;
   for (const auto& session : sessions_) {
     if (!session->meter().empty()) session->tell_over_quota();
   }
@@ -129,6 +134,12 @@ bool Service::is_over_quota() const {
       "held back: the sandbox ends; give it a larger quota",
       Passthrough::kLastQuota >> 20U, limit >> 20U);
   return true;
+}
+
+std::uint64_t Service::written() const {
+  std::uint64_t used = ledger_->used().bytes;
+  for (const auto& session : sessions_) used += session->meter().uncharged();
+  return used;
 }
 
 Json Service::stats() const {

@@ -20,6 +20,8 @@ class Service final {
  private:
   Service() = default;
   Json stats() const;
+  // Bytes on disk: what is charged and what is not yet.
+  std::uint64_t written() const;
   bool is_over_quota() const;
   Status start_helper();
 
