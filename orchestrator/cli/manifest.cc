@@ -43,7 +43,7 @@ int digest(const Context& context, const std::string& file) {
 
 int show(const Context& context, const std::string& argument) {
   std::error_code code;
-  if (!argument.empty() && !std::filesystem::exists(argument, code)) {
+  if (!argument.empty() && !is_template(argument) && !std::filesystem::exists(argument, code)) {
     // A sandbox: what it was started with.
     const auto record = find_sandbox(context, argument);
     if (!record.ok()) return fail(argument + ": no such file and no such sandbox");

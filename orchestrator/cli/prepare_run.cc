@@ -122,8 +122,8 @@ Result<std::vector<std::uint32_t>> live_ranges(const SandboxStore& store) {
 Result<LoadedManifest> load(const RunOptions& options, const SandboxStore& store,
                             const fs::path& workspace, const Context& context) {
   TRY_ASSIGN(const ManifestPlaces places, manifest_places(state_directory(store)));
-  const fs::path asked =
-      options.manifest.empty() ? fs::path() : context.directory / options.manifest;
+  fs::path asked(options.manifest);
+  if (!asked.empty() && !is_template(asked)) asked = context.directory / asked;
   return load_manifest(places, asked, workspace);
 }
 

@@ -61,7 +61,8 @@ void add_run(CLI::App& app, Context& context) {
   auto o = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand(
       "run", "Run a command in a new sandbox: cofferdam run [options] -- CMD [ARG…]");
-  command->add_option("--manifest", o->manifest, "Manifest file");
+  command->add_option("--manifest", o->manifest,
+                      "Manifest file, or a template: install, test, agent, build, locked-down");
   command->add_option("--mode", o->mode, "read-only or workspace")
       ->check(CLI::IsMember({"read-only", "workspace", "open"}));
   command->add_option("--workspace", o->workspace,
@@ -71,7 +72,8 @@ void add_run(CLI::App& app, Context& context) {
     command->add_option(name, into, text)->expected(1)->allow_extra_args(false)->take_all();
   };
   repeated("--allow", o->allow, "Egress rule: [PROTO://]HOST[:PORT][=CIDR,…]");
-  repeated("--preset", o->presets, "Allow a package manager's registry: npm");
+  repeated("--preset", o->presets,
+           "Allow a package manager's registry: npm, pip, cargo, go, apt, git");
   repeated("--hide", o->hide, "Hide files from the workload (gitignore pattern)");
   repeated("--readonly", o->readonly, "Refuse changes of files (gitignore pattern)");
   repeated("--env", o->env, "NAME=VALUE, or NAME for your own value");

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::array kKeys = {
     KeySpec{"version", Shape::kEnum, "1"},
+    KeySpec{"template", Shape::kEnum, "install|test|agent|build|locked-down"},
     KeySpec{"name", Shape::kName},
     KeySpec{"tenant", Shape::kLater},
     KeySpec{"task", Shape::kLater},
@@ -18,7 +19,7 @@ constexpr std::array kKeys = {
     KeySpec{"image", Shape::kString},
     KeySpec{"runtime", Shape::kLater},
     KeySpec{"mode", Shape::kEnum, "read-only|workspace|(open)"},
-    KeySpec{"presets", Shape::kEnumList, "npm|(pip)|(cargo)|(go)|(apt)|(git)"},
+    KeySpec{"presets", Shape::kEnumList, "npm|pip|cargo|go|apt|git"},
 
     KeySpec{"workspace", Shape::kMap},
     KeySpec{"workspace.source", Shape::kPath},

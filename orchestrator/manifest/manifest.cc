@@ -211,6 +211,14 @@ Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view sou
   }
 }
 
+Status apply_template(Manifest* manifest, std::string_view name) {
+  const std::string_view text = embedded_template(name);
+  if (text.empty()) return Error("no such template: " + std::string(name));
+  TRY_ASSIGN(const Json keys, read_manifest_yaml(text, std::string(name) + ".yaml"));
+  manifest->from_template = name;
+  return apply_manifest(manifest, keys, "template:" + std::string(name));
+}
+
 Result<Manifest> default_manifest() {
   TRY_ASSIGN(const Json keys, read_manifest_yaml(embedded_default_manifest(), "default.yaml"));
   Manifest manifest;
@@ -232,6 +240,7 @@ Json manifest_json(const Manifest& m) {
   }
   return {
       {"version", 1},
+      {"template", m.from_template},
       {"name", m.name},
       {"engine", m.engine},
       {"image", m.image},

@@ -21,12 +21,12 @@ namespace cofferdam::orchestrator {
 struct FileRule {
   std::string action;
   std::string pattern;
-  std::string source;  // default | manifest | cli
+  std::string source;  // default | template:NAME | manifest | cli
 };
 
 struct NetworkRule {
   std::string text;
-  std::string source;  // manifest | cli | preset:NAME
+  std::string source;  // manifest | template:NAME | cli | preset:NAME
   policy::Budget budget = {};
 };
 
@@ -45,7 +45,8 @@ struct ArtifactRule {
 };
 
 struct Manifest {
-  std::string name;  // empty: the sandbox's id
+  std::string from_template;  // the template that was applied before it; empty: none
+  std::string name;           // empty: the sandbox's id
   std::string engine = "native";
   std::string image;               // docker only
   std::string mode = "workspace";  // read-only | workspace
@@ -92,7 +93,10 @@ struct Manifest {
 // replaced. `source` goes into each rule.
 Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view source);
 
-// The defaults of policies/manifests/default.yaml.
+// The template that `keys` name, over `manifest`; what comes from it says `template:NAME`.
+Status apply_template(Manifest* manifest, std::string_view name);
+
+// The defaults of policies/templates/default.yaml.
 Result<Manifest> default_manifest();
 
 // Every key with its value: what is stored as manifest.json, shown by `manifest show`, digested.

@@ -11,6 +11,7 @@
 #include "common/os/files.h"
 #include "common/os/regular_file.h"
 #include "common/policy/upstream_proxy.h"
+#include "orchestrator/manifest/embedded.h"
 #include "orchestrator/manifest/read_yaml.h"
 
 namespace cofferdam::orchestrator {
@@ -74,6 +75,9 @@ Result<bool> is_trusted(const ManifestPlaces& places, const fs::path& file, std:
 Result<Manifest> parse_file(const fs::path& file, std::string_view text) {
   TRY_ASSIGN(Manifest manifest, default_manifest());
   TRY_ASSIGN(const Json keys, read_manifest_yaml(text, file.string()));
+  if (keys.contains("template")) {
+    TRY(apply_template(&manifest, keys.at("template").get<std::string>()).context(file.string()));
+  }
   if (Status applied = apply_manifest(&manifest, keys, "manifest"); !applied.ok()) {
     return applied.error().context(file.string());
   }
@@ -170,7 +174,18 @@ Result<ManifestPlaces> manifest_places(const fs::path& state_directory) {
                         state_directory / "trusted_manifests.json"};
 }
 
+bool is_template(const fs::path& asked) {
+  return !embedded_template(asked.string()).empty();
+}
+
+Result<Manifest> load_template(std::string_view name) {
+  TRY_ASSIGN(Manifest manifest, default_manifest());
+  TRY(apply_template(&manifest, name));
+  return manifest;
+}
+
 Result<Manifest> load_manifest_file(const fs::path& file) {
+  if (is_template(file)) return load_template(file.string());
   TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
   return parse_file(file, text);
 }
@@ -179,7 +194,10 @@ Result<LoadedManifest> load_manifest(const ManifestPlaces& places, const fs::pat
                                      const fs::path& workspace) {
   std::vector<std::string> notes;
   std::optional<LoadedManifest> loaded;
-  if (!asked.empty()) {
+  if (is_template(asked)) {
+    TRY_ASSIGN(Manifest manifest, load_template(asked.string()));
+    loaded = LoadedManifest{std::move(manifest), "template " + asked.string(), {}};
+  } else if (!asked.empty()) {
     TRY_ASSIGN(loaded, load_asked(places, asked, workspace));
   } else {
     if (const fs::path own = workspace / kWorkspaceFile; !workspace.empty() && is_there(own)) {

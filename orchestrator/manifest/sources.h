@@ -24,16 +24,21 @@ struct LoadedManifest {
   std::vector<std::string> notes;  // for people
 };
 
-// `asked` (--manifest, empty: none), else the workspace's own cofferdam.yaml when it is trusted,
-// else the user's, else the organisation's, else the defaults. A file that lies in the workspace is
-// refused (asked for) or skipped with a note (found there) unless its digest was approved; a file
-// that others may write is refused. The organisation's file together with another one is refused:
-// narrowing one by the other is not in this version.
+// Whether it is a bare word that names a template of policies/templates; a file of that name is
+// meant by ./NAME.
+bool is_template(const std::filesystem::path& asked);
+Result<Manifest> load_template(std::string_view name);  // over the defaults
+
+// `asked` (--manifest: a template or a file; empty: none), else the workspace's own cofferdam.yaml
+// when it is trusted, else the user's, else the organisation's, else the defaults. A file that lies
+// in the workspace is refused (asked for) or skipped with a note (found there) unless its digest
+// was approved; a file that others may write is refused. The organisation's file together with
+// another one is refused: narrowing one by the other is not in this version.
 Result<LoadedManifest> load_manifest(const ManifestPlaces& places,
                                      const std::filesystem::path& asked,
                                      const std::filesystem::path& workspace);
 
-// One file by its own: defaults and its keys over them.
+// One file or template by its own: defaults and its keys over them.
 Result<Manifest> load_manifest_file(const std::filesystem::path& file);
 
 // Approves the file's present bytes: "sha256:<hex>" of them.

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "common/base/json_text.h"
-#include "common/policy/address_class.h"
 #include "orchestrator/manifest/embedded.h"
 #include "orchestrator/presets/presets.h"
 
@@ -13,7 +12,7 @@ constexpr std::string_view kUserFile = "/etc/cofferdam/npmrc";
 
 Status set_environment(const NpmConfig& config, const NpmSurroundings& surroundings,
                        PresetResult* result) {
-  TRY_ASSIGN(const Json data, parse_json(embedded_npm_preset()).context("presets/npm.json"));
+  TRY_ASSIGN(const Json data, parse_json(embedded_preset("npm")).context("presets/npm.json"));
   try {
     result->env[data.at("registry_variable").get<std::string>()] = config.registry.text();
     for (const auto& [name, value] : data.at("set").items()) {
@@ -54,48 +53,6 @@ bool is_allowed(const NpmConfig& config, const RegistryUrl& url) {
 }
 
 }  // namespace
-
-Status add_registry(const RegistryUrl& url, std::string_view what, const ResolveHost& resolve,
-                    PresetResult* result) {
-  const policy::Host& host = url.endpoint.host;
-  std::vector<policy::IpAddress> addresses;
-  std::string note;
-  if (host.is_name()) {
-    auto found = resolve(host.name());
-    if (found.ok()) {
-      addresses = std::move(found).value();
-    } else {
-      note = " (does not resolve now: " + found.error().message() + ")";
-    }
-  } else {
-    addresses.push_back(host.address());
-  }
-  std::string opened;
-  for (const policy::IpAddress& address : addresses) {
-    const policy::AddressClass kind = policy::classify(address);
-    if (kind.tier == policy::Tier::kFloor) {
-      return Error("preset " + result->name + ": " + host.text() + " resolves to " +
-                   address.to_text() + " (" + std::string(kind.what) +
-                   "), which no rule can open; name another registry in your own configuration");
-    }
-    if (kind.tier == policy::Tier::kPublic) continue;
-    opened += (opened.empty() ? "" : ",") + address.to_text() + (address.is_v4() ? "/32" : "/128");
-  }
-  std::string rule = url.rule();
-  if (!opened.empty()) rule += "=" + opened;
-  if (std::find(result->rules.begin(), result->rules.end(), rule) != result->rules.end()) return {};
-  result->rules.push_back(rule);
-  result->lines.push_back({"preset", result->name + ": " + std::string(what) + " is " +
-                                         url.endpoint.text() + ", from your own configuration" +
-                                         note});
-  if (!opened.empty()) {
-    result->lines.push_back({"preset", result->name + ": " + host.text() +
-                                           " is not at a public address; exactly these are opened "
-                                           "for it: " +
-                                           opened});
-  }
-  return {};
-}
 
 Result<PresetResult> npm_preset(const NpmConfig& config, const NpmSurroundings& surroundings,
                                 const ResolveHost& resolve) {

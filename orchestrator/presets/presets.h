@@ -35,8 +35,8 @@ struct PresetResult {
   std::vector<std::string> hints;
 };
 
-// Runs the client and resolves what it names. Unknown names and presets of later versions are
-// errors.
+// Reads the user's configuration of the client, or asks the client, and resolves what it names.
+// Unknown names are errors, and so is a client that names nothing.
 Result<PresetResult> discover_preset(std::string_view name, const PresetQuery& query);
 
 // The addresses of a name, in no order; an error when there are none.
@@ -46,7 +46,7 @@ using ResolveHost =
 // The rule for one registry with exactly its policy-tier addresses opened, and the plan's lines for
 // it. An address of the floor is an error: no rule could open it.
 Status add_registry(const RegistryUrl& url, std::string_view what, const ResolveHost& resolve,
-                    PresetResult* result);
+                    PresetResult* result, std::string_view origin = "from your own configuration");
 
 // The plan's additions for npm; pure but for `resolve`. `ca_bundle` are certificates that the
 // user's configuration adds, `extra_only` when they come from NODE_EXTRA_CA_CERTS alone;

@@ -150,7 +150,6 @@ def test_misuse_of_run_is_125_and_makes_nothing(world, words):
     ["run", "--runtime", "runsc", "--", "true"],
     ["run", "--parent", "x", "--", "true"],
     ["run", "--mode", "open", "--", "true"],
-    ["run", "--preset", "pip", "--", "true"],
     ["exec", "last", "--", "true"],
     ["stop", "last"], ["prune"], ["top"],
     ["checkpoint", "last"], ["fork", "last"], ["verify"], ["serve"], ["compose", "up"],
