@@ -28,6 +28,8 @@ struct PlanRequest {
   std::map<std::string, std::string> host_env;  // the caller's own
   // --env: NAME=VALUE, and NAME with the caller's value. Never stored in the manifest.
   std::map<std::string, std::string> carried_env;
+  std::vector<SecretPlan> secrets;       // read already
+  std::vector<ExtraMount> submounts;     // file systems below recursive mounts
   std::vector<std::string> system_path;  // the caller's PATH: only root-owned system directories
   bool opt_exists = false;
   std::vector<std::string> tracked;       // paths in the workspace's git index

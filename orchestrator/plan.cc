@@ -102,7 +102,9 @@ Status plan_extra_mounts(const PlanRequest& request, Plan* plan) {
     add_line(plan, "mount", "/opt, read only");
   }
   int number = 0;
-  for (const ExtraMount& extra : request.manifest.mounts) {
+  std::vector<ExtraMount> all = request.manifest.mounts;
+  all.insert(all.end(), request.submounts.begin(), request.submounts.end());
+  for (const ExtraMount& extra : all) {
     if (extra.target == "/opt") {
       std::erase_if(plan->mounts, [](const MountPlan& mount) { return mount.name == "opt"; });
     }
@@ -122,11 +124,16 @@ Status plan_extra_mounts(const PlanRequest& request, Plan* plan) {
     if (lies_in(extra.source, state) || lies_in(state, extra.source)) {
       return Error("mounts: " + extra.source + " holds Cofferdam's state directory");
     }
-    plan->mounts.push_back(
-        {"mount" + std::to_string(++number), extra.target, extra.source, std::nullopt, false});
-    add_line(plan, "mount",
-             extra.target + ", read only" +
-                 (extra.source == extra.target ? "" : ", from " + extra.source));
+    MountPlan mount{"mount" + std::to_string(++number), extra.target, extra.source, std::nullopt,
+                    extra.cow};
+    if (extra.cow) mount.layer = (request.sandbox_directory / "mounts" / mount.name).string();
+    plan->mounts.push_back(std::move(mount));
+    add_line(
+        plan, "mount",
+        extra.target +
+            (extra.cow ? ", copy on write: what changes there is never merged" : ", read only") +
+            (extra.source == extra.target ? "" : ", from " + extra.source) +
+            (extra.classification.empty() ? "" : ", " + extra.classification));
   }
   return {};
 }
@@ -155,6 +162,10 @@ Status plan_mounts(const PlanRequest& request, Plan* plan) {
 }
 
 void add_file_rule_lines(const PlanRequest& request, Plan* plan) {
+  std::string only;
+  for (const std::string& path : request.manifest.include)
+    only += (only.empty() ? "" : "  ") + path;
+  if (!only.empty()) add_line(plan, "include", "only " + only);
   for (const char* action : {"hide", "readonly", "writable"}) {
     std::string text;
     for (const FileRule& rule : request.manifest.file_rules) {
@@ -274,6 +285,32 @@ Status plan_engine(const PlanRequest& request, const HostFacts& facts, Plan* pla
   return {};
 }
 
+// Who gets what, never a value.
+Status plan_secrets(const PlanRequest& request, Plan* plan) {
+  plan->secrets = request.secrets;
+  for (const SecretRule& rule : request.manifest.secrets) {
+    const auto read = std::any_of(plan->secrets.begin(), plan->secrets.end(),
+                                  [&](const SecretPlan& have) { return have.name == rule.name; });
+    const std::string from = !rule.file.empty()      ? rule.file
+                             : !rule.command.empty() ? "the command " + rule.command[0]
+                                                     : "your variable " + rule.env;
+    std::string programs;
+    for (const std::string& program : rule.commands) {
+      programs += (programs.empty() ? "" : ", ") + program;
+    }
+    add_line(plan, "secret",
+             rule.name + " from " + from + ", as " +
+                 (rule.as_file ? "the file /run/secrets/" + rule.name : "a variable") + ", for " +
+                 programs + (read ? "" : ": not given, no command of this run is one of them"));
+  }
+  for (const SecretPlan& secret : plan->secrets) {
+    if (!secret.as_file && plan->env.contains(secret.name)) {
+      return Error("secret " + secret.name + ": env gives a variable of that name to everything");
+    }
+  }
+  return {};
+}
+
 void add_env_line(const PlanRequest& request, Plan* plan) {
   std::string text;
   for (const auto& [name, value] : plan->env) {
@@ -333,6 +370,7 @@ Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
     for (const std::string& hint : preset.hints) add_line(&plan, "note", hint);
   }
   add_env_line(request, &plan);
+  TRY(plan_secrets(request, &plan));
   TRY(plan_limits(request, facts, &plan));
   TRY(add_tracked_note(request, &plan));
   for (const std::string& note : request.workspace.notes) add_line(&plan, "note", note);

@@ -4,6 +4,7 @@
 // `lines`. Engines and steps read the plan and decide nothing.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -52,6 +53,18 @@ struct DockerPlan {
   std::vector<std::string> volumes;  // that the image declares: sized tmpfs inside
 };
 
+// A value for named commands. It is in no other part of the plan, and nothing stores it.
+struct SecretPlan {
+  std::string name;
+  std::string value;
+  bool as_file = false;               // /run/secrets/NAME, there for the whole run
+  std::vector<std::string> commands;  // argv[0] of those that get it
+  bool is_for(const std::string& program) const {
+    return std::find(commands.begin(), commands.end(), program) != commands.end();
+  }
+  std::string path() const { return "/run/secrets/" + name; }
+};
+
 struct PlanLine {
   std::string topic;  // workspace, network, rule, preset, limit, hide, env, engine, note
   std::string text;
@@ -76,6 +89,7 @@ struct Plan {
   // Read-only copies placed inside, path → content (0444): CA bundles and the like, for /etc and
   // HOME.
   std::map<std::string, std::string> files;
+  std::vector<SecretPlan> secrets;
   IdPlan ids;
   LimitsPlan limits;
   std::optional<DockerPlan> docker;

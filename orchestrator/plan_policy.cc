@@ -53,6 +53,49 @@ Result<Json> home_rules() {
   return list.rules();
 }
 
+// Only these paths exist: at each level on the way to them everything is hidden, and then what is
+// named is lifted. A directory that is named whole hides nothing below it.
+void add_include(const std::vector<std::string>& include, RuleList* list) {
+  if (include.empty()) return;
+  std::set<std::string> levels{""};  // directories of which only a part exists
+  std::set<std::string> lifted;
+  std::vector<std::string> paths;
+  for (std::string path : include) {
+    while (path.ends_with('/')) path.pop_back();
+    if (!path.starts_with('/')) path.insert(0, "/");
+    paths.push_back(std::move(path));
+  }
+  const auto is_whole = [&](const std::string& directory) {
+    return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+      return directory == path || directory.starts_with(path + "/");
+    });
+  };
+  for (const std::string& path : paths) {
+    for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
+      const std::string parent = path.substr(0, slash);
+      lifted.insert(parent);
+      if (!is_whole(parent)) levels.insert(parent);
+    }
+    lifted.insert(path);
+  }
+  // A rule counts for everything below what it matches: level by level, the outermost first.
+  const auto depth_of = [](const std::string& path) {
+    return std::count(path.begin(), path.end(), '/');
+  };
+  std::set<std::pair<std::ptrdiff_t, std::string>> hides;
+  std::set<std::pair<std::ptrdiff_t, std::string>> lifts;
+  for (const std::string& level : levels) hides.emplace(depth_of(level), level + "/*");
+  for (const std::string& path : lifted) lifts.emplace(depth_of(path), path);
+  while (!hides.empty() || !lifts.empty()) {
+    const bool hide =
+        !hides.empty() && (lifts.empty() || hides.begin()->first < lifts.begin()->first);
+    auto& next = hide ? hides : lifts;
+    list->add("include", hide ? "hide" : "writable", next.begin()->second);
+    next.erase(next.begin());
+  }
+}
+
 // Which rules stand in which mount. The workspace's own rules hold in extra mounts too: a secret's
 // name is one wherever it lies.
 Result<Json> mount_rules(const PlanRequest& request, const MountPlan& mount) {
@@ -62,6 +105,7 @@ Result<Json> mount_rules(const PlanRequest& request, const MountPlan& mount) {
     list.add("default", "readonly", "/hooks/**");
     return list.rules();
   }
+  if (mount.name == "workspace") add_include(request.manifest.include, &list);
   for (const FileRule& rule : request.manifest.file_rules) {
     if (mount.name != "workspace" && rule.action == "readonly") continue;
     // The hooks of a repository that is yet to be made inside protect nothing: no `.git` goes home.
@@ -69,7 +113,9 @@ Result<Json> mount_rules(const PlanRequest& request, const MountPlan& mount) {
     if (!request.workspace.has_git && rule.source == "default" && rule.pattern == kHooks) continue;
     list.add(rule.source, rule.action, rule.pattern);
   }
-  for (const ExtraMount& extra : request.manifest.mounts) {
+  std::vector<ExtraMount> mounts = request.manifest.mounts;
+  mounts.insert(mounts.end(), request.submounts.begin(), request.submounts.end());
+  for (const ExtraMount& extra : mounts) {
     if (extra.target != mount.inside || mount.name == "workspace") continue;
     for (const std::string& pattern : extra.hide) list.add("manifest", "hide", pattern);
   }

@@ -61,6 +61,19 @@ Status record_start(log::EventLog* events, const PreparedRun& run) {
                                      run.manifest.mode == "workspace" ? "copy_on_write" : "none"},
                                     {"network.mode", run.manifest.network_mode},
                                     {"env.inherit", run.manifest.env_inherit}}));
+  for (const SecretPlan& secret : plan.secrets) {
+    TRY(events->write("secret_given", {{"name", secret.name},
+                                       {"as", secret.as_file ? "file" : "variable"},
+                                       {"commands", secret.commands}}));
+  }
+  for (const ExtraMount& mount : run.manifest.mounts) {
+    TRY(events->write(
+        "mount_added",
+        {{"source", mount.source},
+         {"path", mount.target},
+         {"mode", mount.cow ? "cow" : "read-only"},
+         {"classification", mount.classification.empty() ? Json() : Json(mount.classification)}}));
+  }
   for (const Json& rule : plan.egress_policy.at("rules")) {
     TRY(events->write(
         "rule_added",

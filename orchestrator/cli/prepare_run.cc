@@ -8,7 +8,9 @@
 #include "common/os/regular_file.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/extra_mounts.h"
 #include "orchestrator/git_index.h"
+#include "orchestrator/given_secrets.h"
 #include "orchestrator/manifest/check_value.h"
 #include "orchestrator/manifest/keys.h"
 #include "orchestrator/manifest/sources.h"
@@ -147,20 +149,6 @@ std::vector<std::string> tracked_paths(const Workspace& workspace) {
   return paths.ok() ? std::move(paths).value() : std::vector<std::string>();
 }
 
-Status check_mounts(const Manifest& manifest) {
-  for (const ExtraMount& mount : manifest.mounts) {
-    std::error_code code;
-    const fs::path real = fs::canonical(mount.source, code);
-    if (code) return Error::from_errno("mounts: " + mount.source, code.value());
-    if (real != mount.source) {
-      return Error("mounts: " + mount.source +
-                   " is a link; name what it leads to: " + real.string());
-    }
-    if (!fs::is_directory(real, code)) return Error::from_errno("mounts: " + mount.source, ENOTDIR);
-  }
-  return {};
-}
-
 }  // namespace
 
 Status apply_options(const RunOptions& options, Manifest* manifest,
@@ -196,7 +184,8 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
   }
   TRY(apply_options(options, &request.manifest, &request.carried_env));
   TRY(check_name(request.manifest, store));
-  TRY(check_mounts(request.manifest));
+  TRY(settle_mounts(&request.manifest));
+  TRY_ASSIGN(request.submounts, find_submounts(request.manifest));
 
   FactsQuery query;
   query.docker = request.manifest.engine == "docker";
@@ -215,6 +204,9 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
     TRY_ASSIGN(PresetResult preset, discover_preset(name, preset_query));
     request.presets.push_back(std::move(preset));
   }
+  TRY_ASSIGN(request.secrets,
+             read_secrets(request.manifest.secrets,
+                          {{context.command.front()}, options.detach, request.workspace.path}));
   request.tracked = tracked_paths(request.workspace);
   std::error_code code;
   request.opt_exists = fs::is_directory(fs::symlink_status("/opt", code));

@@ -93,6 +93,9 @@ class NativeEngine final : public Engine {
     TRY_ASSIGN(const SystemTrees trees, trees_.get());
     auto files = make_etc_files(input_.plan);
     for (const auto& [path, content] : input_.plan.files) files[path] = content;
+    for (const SecretPlan& secret : input_.plan.secrets) {
+      if (secret.as_file) files[secret.path()] = secret.value;
+    }
     std::vector<std::string> paths;
     LaunchRequest request;
     for (auto& [path, content] : files) {

@@ -23,6 +23,10 @@ using Which = Services::Which;
 WorkloadSpec make_spec(const Plan& plan) {
   WorkloadSpec spec{plan.argv, {}, plan.directory};
   for (const auto& [name, value] : plan.env) spec.env.push_back(name + "=" + value);
+  for (const SecretPlan& secret : plan.secrets) {
+    if (secret.as_file || plan.argv.empty() || !secret.is_for(plan.argv[0])) continue;
+    spec.env.push_back(secret.name + "=" + secret.value);
+  }
   return spec;
 }
 
@@ -61,6 +65,7 @@ class Supervision final {
   // What the workload was given by names that say so.
   std::vector<secrets::KnownSecret> known_secrets() const {
     std::vector<secrets::KnownSecret> known;
+    for (const SecretPlan& secret : plan_.secrets) known.push_back({secret.name, secret.value});
     for (const auto& [name, value] : plan_.env) {
       if (!secrets::names_a_secret(name) || value.size() < secrets::kLeastSecret) continue;
       known.push_back({name, value});

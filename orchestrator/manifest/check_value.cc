@@ -113,6 +113,24 @@ std::optional<std::string> glob_fault(std::string_view pattern) {
   return rules.error().message();
 }
 
+std::optional<std::string> include_fault(std::string_view path) {
+  if (auto fault = glob_fault(path)) return fault;
+  if (path.starts_with("**") || path.find("/**") != std::string_view::npos) {
+    return "a directory stands for everything below it; write it without **";
+  }
+  while (path.ends_with('/')) path.remove_suffix(1);
+  const std::size_t last = path.rfind('/');
+  constexpr std::string_view kWild = "*?[\\";
+  if (last != std::string_view::npos &&
+      path.substr(0, last).find_first_of(kWild) != std::string_view::npos) {
+    return "wildcards may only stand in the last part of the path";
+  }
+  if (path.empty() || path.starts_with("./") || path == ".") {
+    return "must be a path below the workspace: src/lib, docs/*.md";
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> rule_fault(std::string_view rule) {
   const auto parsed = policy::parse_rule(rule);
   if (parsed.ok()) return std::nullopt;
@@ -138,6 +156,7 @@ Result<Json> check_value(const KeySpec& key, std::string_view text) {
     case Shape::kName:
       if (!is_sandbox_name(text)) return Error("must match [a-z0-9][a-z0-9_.-]{0,62}");
       return Json(text);
+    case Shape::kWordList:
     case Shape::kString:
       if (text.empty() || !is_plain_text(text)) {
         return Error("must be text without control characters");
@@ -164,6 +183,9 @@ Result<Json> check_value(const KeySpec& key, std::string_view text) {
     case Shape::kProxyUrl:
       if (auto proxy = policy::parse_upstream_proxy(text); !proxy.ok()) return proxy.error();
       return Json(text);
+    case Shape::kIncludeList:
+      return text_unless(text, include_fault(text));
+    case Shape::kVariableName:
     case Shape::kVariableList:
       return text_unless(text, variable_fault(text, ""));
     case Shape::kSize:

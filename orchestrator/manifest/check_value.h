@@ -21,6 +21,9 @@ std::optional<std::string> variable_fault(std::string_view name, std::string_vie
 // What is wrong with a file pattern (gitignore syntax), or nothing.
 std::optional<std::string> glob_fault(std::string_view pattern);
 
+// What is wrong with an entry of workspace.include, or nothing.
+std::optional<std::string> include_fault(std::string_view path);
+
 // What is wrong with an egress rule, or with an entry of the deny list; or nothing.
 std::optional<std::string> rule_fault(std::string_view rule);
 std::optional<std::string> deny_rule_fault(std::string_view rule);

@@ -25,7 +25,10 @@ enum class Shape : std::uint8_t {
   kServerList,    // IP addresses, also with :PORT
   kNat64List,     // prefixes of RFC 6052
   kProxyUrl,      // http://[USER:PASSWORD@]HOST:PORT
+  kVariableName,  // of an environment variable
   kVariableList,  // names of environment variables
+  kWordList,      // texts without control characters
+  kIncludeList,   // paths below the workspace; wildcards in the last part only
   kVariableMap,   // name → value
   kEnumList,
   kSize,

@@ -40,6 +40,11 @@ void add_texts(const Json& json, const char* key, std::vector<std::string>* fiel
   }
 }
 
+// Words of a command: the same one may stand there twice.
+void add_words(const Json& json, const char* key, std::vector<std::string>* field) {
+  if (json.contains(key)) *field = json.at(key).get<std::vector<std::string>>();
+}
+
 Status add_rules(const Json& json, const char* key, std::string_view source,
                  std::vector<NetworkRule>* field) {
   if (!json.contains(key)) return {};
@@ -64,6 +69,7 @@ const Json& part(const Json& json, const char* key) {
 
 void apply_workspace(Manifest* m, const Json& workspace, std::string_view source) {
   take(workspace, "source", &m->workspace);
+  add_texts(workspace, "include", &m->include);
   for (const char* action : {"hide", "readonly", "writable"}) {
     if (!workspace.contains(action)) continue;
     for (const Json& item : workspace.at(action)) {
@@ -83,12 +89,18 @@ Status apply_mounts(Manifest* m, const Json& keys) {
       mount.target = mount.source;
       take(item, "target", &mount.target);
       add_texts(item, "hide", &mount.hide);
+      mount.cow = item.value("mode", "read-only") == "cow";
+      take(item, "recursive", &mount.recursive);
+      take(item, "follow_symlink", &mount.follow_symlink);
+      take(item, "classification", &mount.classification);
       if (mount.source.empty()) return Error("mounts[].source: missing");
       m->mounts.push_back(std::move(mount));
     }
   }
   for (const Json& item : part(part(keys, "filesystem"), "read")) {
-    m->mounts.push_back({item.get<std::string>(), item.get<std::string>(), {}});
+    ExtraMount mount;
+    mount.source = mount.target = item.get<std::string>();
+    m->mounts.push_back(std::move(mount));
   }
   return {};
 }
@@ -103,6 +115,31 @@ Status apply_artifacts(Manifest* m, const Json& keys) {
     take(item, "retention", &rule.retention);
     if (rule.paths.empty()) return Error("artifacts[].paths: missing");
     m->artifacts.push_back(std::move(rule));
+  }
+  return {};
+}
+
+// A later one of the same name takes the place of an earlier one.
+Status apply_secrets(Manifest* m, const Json& keys) {
+  if (!keys.contains("secrets")) return {};
+  for (const Json& item : keys.at("secrets")) {
+    SecretRule rule;
+    take(item, "name", &rule.name);
+    const Json& from = part(item, "from");
+    take(from, "file", &rule.file);
+    take(from, "env", &rule.env);
+    add_words(from, "command", &rule.command);
+    rule.as_file = item.value("as", "variable") == "file";
+    add_texts(item, "commands", &rule.commands);
+    if (rule.name.empty()) return Error("secrets[].name: missing");
+    if (from.size() != 1 || (from.contains("command") && rule.command.empty())) {
+      return Error("secrets[].from: " + rule.name + " comes from one of file, env, command");
+    }
+    if (rule.commands.empty()) {
+      return Error("secrets[].commands: " + rule.name + " is given to no command; name some");
+    }
+    std::erase_if(m->secrets, [&](const SecretRule& have) { return have.name == rule.name; });
+    m->secrets.push_back(std::move(rule));
   }
   return {};
 }
@@ -162,6 +199,7 @@ Status apply(Manifest* m, const Json& keys, std::string_view source) {
   take(process, "grace", &m->grace);
   add_texts(keys, "accept_missing", &m->accept_missing);
   TRY(apply_artifacts(m, keys));
+  TRY(apply_secrets(m, keys));
   if (m->upstream_proxy.empty() && part(keys, "network").contains("upstream_proxy")) {
     return Error("network.upstream_proxy: no url");
   }
@@ -188,6 +226,22 @@ Json artifacts_json(const Manifest& m) {
     if (!rule.classification.empty()) row["classification"] = rule.classification;
     if (rule.retention) row["retention_ms"] = rule.retention->count();
     out.push_back(std::move(row));
+  }
+  return out;
+}
+
+// Where each comes from and who gets it; no value.
+Json secrets_json(const Manifest& m) {
+  Json out = Json::array();
+  for (const SecretRule& rule : m.secrets) {
+    Json from = Json::object();
+    if (!rule.file.empty()) from["file"] = rule.file;
+    if (!rule.env.empty()) from["env"] = rule.env;
+    if (!rule.command.empty()) from["command"] = rule.command;
+    out.push_back({{"name", rule.name},
+                   {"from", std::move(from)},
+                   {"as", rule.as_file ? "file" : "variable"},
+                   {"commands", rule.commands}});
   }
   return out;
 }
@@ -236,7 +290,10 @@ Json manifest_json(const Manifest& m) {
     mounts.push_back({{"source", mount.source},
                       {"target", mount.target},
                       {"hide", mount.hide},
-                      {"mode", "read-only"}});
+                      {"mode", mount.cow ? "cow" : "read-only"},
+                      {"recursive", mount.recursive},
+                      {"follow_symlink", mount.follow_symlink}});
+    if (!mount.classification.empty()) mounts.back()["classification"] = mount.classification;
   }
   return {
       {"version", 1},
@@ -248,6 +305,7 @@ Json manifest_json(const Manifest& m) {
       {"presets", m.presets},
       {"workspace",
        {{"source", m.workspace},
+        {"include", m.include},
         {"rules", files},
         {"quota", {{"bytes", m.quota_bytes}, {"entries", m.quota_entries}}}}},
       {"mounts", mounts},
@@ -274,7 +332,8 @@ Json manifest_json(const Manifest& m) {
         {"timeout_ms", milliseconds(m.timeout)},
         {"grace_ms", m.grace.count()}}},
       {"accept_missing", m.accept_missing},
-      {"artifacts", artifacts_json(m)}};
+      {"artifacts", artifacts_json(m)},
+      {"secrets", secrets_json(m)}};
 }
 
 std::string manifest_digest(const Manifest& manifest) {

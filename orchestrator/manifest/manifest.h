@@ -34,6 +34,20 @@ struct ExtraMount {
   std::string source;  // absolute, outside
   std::string target;  // absolute, inside
   std::vector<std::string> hide;
+  bool cow = false;             // writable, in a layer of its own that no merge takes home
+  bool recursive = false;       // file systems mounted below it too
+  bool follow_symlink = false;  // the source may be a link
+  std::string classification;   // public | internal | confidential | restricted; empty: not said
+};
+
+// A value that named commands get. The value itself is never in a manifest.
+struct SecretRule {
+  std::string name;  // of the variable, or of the file in /run/secrets
+  std::string file;  // one of these three says where it comes from
+  std::string env;
+  std::vector<std::string> command;  // only in the user's own and the organisation's file
+  bool as_file = false;
+  std::vector<std::string> commands;  // argv[0] of those that get it, as it is written
 };
 
 // Files that a run is to hand out, and what is said of them.
@@ -53,6 +67,7 @@ struct Manifest {
   std::vector<std::string> presets;
 
   std::string workspace;             // empty: found from the current directory
+  std::vector<std::string> include;  // only these paths of it exist; empty: all
   std::vector<FileRule> file_rules;  // in order; the last match wins
   std::uint64_t quota_bytes = 10ULL << 30U;
   std::uint64_t quota_entries = 2'000'000;
@@ -87,6 +102,7 @@ struct Manifest {
   std::chrono::milliseconds grace{5000};
   std::vector<std::string> accept_missing;
   std::vector<ArtifactRule> artifacts;
+  std::vector<SecretRule> secrets;
 };
 
 // Puts the keys that read_manifest_yaml gave over `manifest`: lists are added to, the rest is

@@ -63,6 +63,8 @@ class Reader {
       case Shape::kServerList:
       case Shape::kNat64List:
       case Shape::kVariableList:
+      case Shape::kWordList:
+      case Shape::kIncludeList:
       case Shape::kEnumList:
         return list(node, key, [&](const YAML::Node& item) { return scalar(item, key); });
       case Shape::kRuleList:

@@ -72,9 +72,22 @@ Result<bool> is_trusted(const ManifestPlaces& places, const fs::path& file, std:
   return found != trusted.end() && found->is_string() && *found == digest_of(text);
 }
 
-Result<Manifest> parse_file(const fs::path& file, std::string_view text) {
+// A command of a manifest runs outside, with the user's rights: only the user's own file and the
+// organisation's may name one.
+Status check_commands(const Json& keys) {
+  for (const Json& secret : keys.value("secrets", Json::array())) {
+    if (!secret.value("from", Json::object()).contains("command")) continue;
+    return Error(
+        "secrets[].from.command runs outside the sandbox: only your own manifest "
+        "(~/.config/cofferdam/manifest.yaml) and the organisation's may have one");
+  }
+  return {};
+}
+
+Result<Manifest> parse_file(const fs::path& file, std::string_view text, bool own = false) {
   TRY_ASSIGN(Manifest manifest, default_manifest());
   TRY_ASSIGN(const Json keys, read_manifest_yaml(text, file.string()));
+  if (!own) TRY(check_commands(keys).context(file.string()));
   if (keys.contains("template")) {
     TRY(apply_template(&manifest, keys.at("template").get<std::string>()).context(file.string()));
   }
@@ -84,8 +97,8 @@ Result<Manifest> parse_file(const fs::path& file, std::string_view text) {
   return manifest;
 }
 
-Result<LoadedManifest> load_from(const fs::path& file, std::string_view text) {
-  TRY_ASSIGN(Manifest manifest, parse_file(file, text));
+Result<LoadedManifest> load_from(const fs::path& file, std::string_view text, bool own = false) {
+  TRY_ASSIGN(Manifest manifest, parse_file(file, text, own));
   return LoadedManifest{std::move(manifest), file.string(), {}};
 }
 
@@ -209,7 +222,7 @@ Result<LoadedManifest> load_manifest(const ManifestPlaces& places, const fs::pat
     if (!loaded && is_there(places.user)) {
       TRY(check_owner(places.user));
       TRY_ASSIGN(const std::string text, os::read_file(places.user, kMaxManifestBytes));
-      TRY_ASSIGN(loaded, load_from(places.user, text));
+      TRY_ASSIGN(loaded, load_from(places.user, text, true));
     }
   }
   if (is_there(places.organisation)) {
@@ -219,7 +232,7 @@ Result<LoadedManifest> load_manifest(const ManifestPlaces& places, const fs::pat
     }
     TRY(check_owner(places.organisation));
     TRY_ASSIGN(const std::string text, os::read_file(places.organisation, kMaxManifestBytes));
-    TRY_ASSIGN(loaded, load_from(places.organisation, text));
+    TRY_ASSIGN(loaded, load_from(places.organisation, text, true));
   }
   if (!loaded) {
     TRY_ASSIGN(Manifest manifest, default_manifest());

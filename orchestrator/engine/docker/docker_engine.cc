@@ -132,6 +132,9 @@ class DockerEngine final : public Engine {
     TRY_ASSIGN(inside.ids.inside_gid, workload_gid(input_.plan));
     auto files = make_etc_files(inside);
     for (const auto& [path, content] : input_.plan.files) files[path] = content;
+    for (const SecretPlan& secret : input_.plan.secrets) {
+      if (secret.as_file) files[secret.path()] = secret.value;
+    }
     RunContents contents;
     TRY_ASSIGN(contents.program, find_own_program("cofferdam-init"));
     for (auto& [path, content] : files) {

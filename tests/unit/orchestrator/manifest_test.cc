@@ -77,7 +77,7 @@ TEST(Manifest, ErrorsNameFileLineAndKey) {
   } cases[] = {
       {"version: 1\nbogus: 2\n", "f.yaml:2: bogus: unknown key"},
       {"version: 1\nnetwork:\n  rulez: []\n", "f.yaml:3: network.rulez: unknown key"},
-      {"version: 1\nsecrets: {}\n", "f.yaml:2: secrets: not in this version"},
+      {"version: 1\ncaches: {}\n", "f.yaml:2: caches: not in this version"},
       {"version: 1\nprocess:\n  user: root\n", "f.yaml:3: process.user: not in this version"},
       {"version: 1\nmode: open\n", "f.yaml:2: mode: open: not in this version"},
       {"version: 1\npresets: [npm, gem]\n",

@@ -165,14 +165,14 @@ TEST(Plan, MountsCannotCoverWhatTheSandboxBringsNorTheState) {
   for (const char* target :
        {"/", "/proc", "/proc/x", "/dev", "/usr", "/etc", "/run/cofferdam", "/home/u/p"}) {
     PlanRequest bad = request();
-    bad.manifest.mounts.push_back({"/srv/data", target, {}});
+    bad.manifest.mounts.push_back({"/srv/data", target, {}, false, false, false, {}});
     EXPECT_FALSE(make_plan(bad, good_host()).ok()) << target;
   }
   PlanRequest state = request();
-  state.manifest.mounts.push_back({"/home/u/.local/state", "/srv/x", {}});
+  state.manifest.mounts.push_back({"/home/u/.local/state", "/srv/x", {}, false, false, false, {}});
   EXPECT_FALSE(make_plan(state, good_host()).ok());
   PlanRequest good = request();
-  good.manifest.mounts.push_back({"/srv/data", "/srv/data", {"*.key"}});
+  good.manifest.mounts.push_back({"/srv/data", "/srv/data", {"*.key"}, false, false, false, {}});
   const auto plan = make_plan(good, good_host());
   ASSERT_TRUE(plan.ok()) << plan.error().message();
   const Json* mount = find_mount(*plan, "mount1");
