@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/text_time.h"
 #include "orchestrator/host_facts.h"
 #include "orchestrator/manifest/manifest.h"
 #include "orchestrator/plan.h"
@@ -22,6 +23,7 @@ struct PlanRequest {
   std::string operation_id;
   std::filesystem::path sandbox_directory;  // …/sandboxes/<id>
   Manifest manifest;                        // effective, presets' rules not yet in it
+  std::optional<WallTime> now;              // for the manifest's expiry; none: not looked at
   std::string manifest_source;              // for the plan's lines
   Workspace workspace;
   std::vector<PresetResult> presets;

@@ -43,12 +43,23 @@ Status check_required(const HostFacts& facts, const Manifest& manifest) {
   return {};
 }
 
+Status check_expiry(const PlanRequest& request) {
+  const auto expiry = parse_rfc3339(request.manifest.expiry);
+  if (!expiry || !request.now || *request.now < *expiry) return {};
+  return Error(request.manifest_source + " expired at " + request.manifest.expiry);
+}
+
 // Limits that were asked for hold, or the plan is refused, or the manifest accepts their absence.
 Status plan_limits(const PlanRequest& request, const HostFacts& facts, Plan* plan) {
   const Manifest& m = request.manifest;
   plan->limits.pids = m.pids;
   plan->limits.timeout = m.timeout;
   plan->limits.grace = m.grace;
+  if (const auto expiry = parse_rfc3339(m.expiry); expiry && request.now) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*expiry - *request.now);
+    if (!plan->limits.timeout || left < *plan->limits.timeout) plan->limits.timeout = left;
+    add_line(plan, "limit", "the manifest expires at " + m.expiry);
+  }
   plan->limits.tmp_bytes = m.tmp_bytes;
   plan->limits.tmp_exec = m.tmp_exec;
   plan->limits.shm_bytes = m.shm_bytes;
@@ -139,7 +150,7 @@ Status plan_extra_mounts(const PlanRequest& request, Plan* plan) {
 }
 
 Status plan_mounts(const PlanRequest& request, Plan* plan) {
-  const bool writable = request.manifest.mode == "workspace";
+  const bool writable = request.manifest.mode != "read-only";
   const fs::path& layer = request.sandbox_directory;
   MountPlan workspace{"workspace", plan->workspace, plan->workspace, std::nullopt, writable};
   if (writable) workspace.layer = layer.string();
@@ -224,7 +235,13 @@ void add_network_lines(Plan* plan) {
              "network.mode is monitor: NOTHING IS ENFORCED BY NAME. Every public address can be "
              "reached; it is only recorded, for cofferdam manifest learn");
   }
-  if (rules.empty() && !monitor) {
+  const bool open = plan->egress_policy.at("mode") == "open";
+  if (open) {
+    add_line(plan, "network",
+             "open: every public address can be reached that is not denied; private ones, metadata "
+             "and this machine as ever only by a rule, or not at all");
+  }
+  if (rules.empty() && !monitor && !open) {
     add_line(plan, "network", "nothing can be reached; to allow a host: --allow HOST");
   }
   for (const Json& rule : rules) {
@@ -285,6 +302,24 @@ Status plan_engine(const PlanRequest& request, const HostFacts& facts, Plan* pla
   return {};
 }
 
+void add_identity_line(const Manifest& m, Plan* plan) {
+  std::string text;
+  const auto add = [&](const char* what, const std::string& value) {
+    if (!value.empty()) text += (text.empty() ? "" : ", ") + std::string(what) + " " + value;
+  };
+  add("tenant", m.tenant);
+  add("task", m.task);
+  add("creator", m.creator);
+  add("policy version", m.policy_version);
+  if (!text.empty()) add_line(plan, "identity", text);
+  for (const Json& tool : m.tools) {
+    add_line(plan, "tool",
+             tool.at("name").get<std::string>() +
+                 (tool.contains("server") ? " of " + tool.at("server").get<std::string>() : "") +
+                 ", approval " + tool.value("approval", "auto"));
+  }
+}
+
 // Who gets what, never a value.
 Status plan_secrets(const PlanRequest& request, Plan* plan) {
   plan->secrets = request.secrets;
@@ -343,6 +378,7 @@ Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
       fs::path(facts.home).lexically_normal() != facts.home) {
     return Error("HOME must be an absolute directory that is not /: set HOME");
   }
+  TRY(check_expiry(request));
   Plan plan;
   plan.sandbox_id = request.sandbox_id;
   plan.sandbox_name = request.manifest.name.empty() ? request.sandbox_id : request.manifest.name;
@@ -357,6 +393,7 @@ Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
   plan.interactive = request.interactive;
   plan.terminal = request.terminal;
   add_line(&plan, "manifest", request.manifest_source + ", " + plan.manifest_digest);
+  add_identity_line(request.manifest, &plan);
   TRY(plan_engine(request, facts, &plan));
   TRY(plan_mounts(request, &plan));
   add_file_rule_lines(request, &plan);

@@ -188,7 +188,7 @@ Result<Json> make_egress_policy(const PlanRequest& request, const Plan& plan) {
                  {"sandbox", plan.sandbox_id},
                  {"operation", plan.operation_id},
                  {"manifest", plan.manifest_digest},
-                 {"mode", manifest.network_mode},
+                 {"mode", manifest.mode == "open" ? "open" : manifest.network_mode},
                  {"budgets", policy::to_json(manifest.budget)},
                  {"mixed", manifest.mixed},
                  {"rules", list(manifest.rules, "")},

@@ -47,7 +47,7 @@ Result<OwnedSandbox> create_sandbox(const SandboxStore& store, const PreparedRun
     }
   }
   TRY(os::write_file_atomic(sandbox.record.directory / "manifest.json",
-                            canonical_json(manifest_json(run.manifest)) + "\n"));
+                            canonical_json(stored_manifest_json(run.manifest)) + "\n"));
   return sandbox;
 }
 
@@ -58,7 +58,7 @@ Status record_start(log::EventLog* events, const PreparedRun& run) {
                                     {"program", plan.argv.front()},
                                     {"sandbox.profile", run.manifest.mode},
                                     {"filesystem.write",
-                                     run.manifest.mode == "workspace" ? "copy_on_write" : "none"},
+                                     run.manifest.mode == "read-only" ? "none" : "copy_on_write"},
                                     {"network.mode", run.manifest.network_mode},
                                     {"env.inherit", run.manifest.env_inherit}}));
   for (const SecretPlan& secret : plan.secrets) {

@@ -41,6 +41,7 @@ void add_rm(CLI::App& app, Context& context);
 void add_reap(CLI::App& app, Context& context);
 void add_doctor(CLI::App& app, Context& context);
 void add_grant(CLI::App& app, Context& context);
+void add_mode(CLI::App& app, Context& context);
 void add_manifest_learn(CLI::App& manifest, Context& context);  // below add_manifest's command
 void add_manifest(CLI::App& app, Context& context);
 void add_version(CLI::App& app, Context& context);

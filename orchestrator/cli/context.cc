@@ -1,4 +1,7 @@
 // What every command uses: messages, and the sandbox that a selector means.
+#include <pwd.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -30,6 +33,13 @@ void print_line(std::string_view text) {
 
 void print_json(const Json& value) {
   std::fputs((printable_json(value, 2) + "\n").c_str(), stdout);
+}
+
+std::string who_asks() {
+  const uid_t uid = ::getuid();
+  const passwd* user = ::getpwuid(uid);
+  const std::string number = "uid " + std::to_string(uid);
+  return user == nullptr ? number : std::string(user->pw_name) + " (" + number + ")";
 }
 
 std::filesystem::path user_home() {

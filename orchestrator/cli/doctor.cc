@@ -1,12 +1,11 @@
-#include <chrono>
 #include <cstdio>
 #include <memory>
 
-#include "common/os/process.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/surroundings.h"
-#include "orchestrator/engine/program_path.h"
+#include "orchestrator/host_catalogue.h"
 #include "orchestrator/host_facts.h"
+#include "orchestrator/sandbox_store.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
@@ -32,34 +31,16 @@ Json check_json(const HostCheck& check) {
       {"remedy", check.remedy}};
 }
 
-// Which way the bytes of large files go: fsproxy says it of itself.
-HostCheck passthrough_check() {
-  constexpr std::string_view kLine = "\npassthrough: ";
-  HostCheck check;
-  check.name = "FUSE passthrough";
-  check.state = HostCheck::State::kAbsent;
-  std::string said = "cofferdam-fsproxy does not say";
-  const auto program = find_own_program("cofferdam-fsproxy");
-  if (program.ok()) {
-    os::SpawnOptions options;
-    options.argv = {program->string(), "--version"};
-    options.env = std::vector<std::string>{};
-    const auto output = os::run_command(std::move(options), std::chrono::seconds(10));
-    const std::size_t at = output.ok() ? output->out.find(kLine) : std::string::npos;
-    if (at != std::string::npos) {
-      said = output->out.substr(at + kLine.size());
-      said = said.substr(0, said.find('\n'));
-    }
-  }
-  if (said == "yes") {
-    check.state = HostCheck::State::kGood;
-    check.detail = "large and new files go past fsproxy";
-    return check;
-  }
-  check.detail = "every byte passes through fsproxy (" + said + ")";
-  check.remedy =
-      "nothing is weaker without it; it needs root, Linux 6.9 and libfuse 3.17 (tools/get_libfuse)";
-  return check;
+void print_check(const HostCheck& check) {
+  std::printf("%-8s", state_text(check.state));
+  print_line(check.name + ": " + check.detail);
+  if (!check.remedy.empty()) print_line("         remedy: " + check.remedy);
+}
+
+// Where the layers of sandboxes lie.
+Result<std::filesystem::path> layers_directory() {
+  TRY_ASSIGN(const SandboxStore store, SandboxStore::open());
+  return state_directory(store);
 }
 
 int doctor(const std::string& engine, bool json) {
@@ -67,21 +48,32 @@ int doctor(const std::string& engine, bool json) {
   query.docker = true;
   const auto facts = gather_host_facts(query);
   if (!facts.ok()) return fail(facts.error());
+  const auto state = layers_directory();
+  if (!state.ok()) return fail(state.error());
   bool usable = true;
   Json list = Json::array();
-  std::vector<HostCheck> checks = check_host(*facts, engine);
-  checks.push_back(passthrough_check());
+  const std::vector<HostCheck> checks = check_host(*facts, engine);
   for (const HostCheck& check : checks) {
     usable = usable && (!check.required || check.state == HostCheck::State::kGood);
     list.push_back(check_json(check));
+    if (!json) print_check(check);
+  }
+  Json catalogue = Json::array();
+  std::string group;
+  for (const Capability& one : capabilities_of(*facts, gather_host_extras(*state, *facts))) {
+    catalogue.push_back(check_json(one.check));
+    catalogue.back()["group"] = one.group;
     if (json) continue;
-    std::printf("%-8s", state_text(check.state));
-    print_line(check.name + ": " + check.detail);
-    if (!check.remedy.empty()) print_line("         remedy: " + check.remedy);
+    if (one.group != group) print_line(one.group);
+    group = one.group;
+    print_check(one.check);
   }
   if (json) {
-    print_json(
-        {{"engine", engine}, {"usable", usable}, {"kernel", facts->kernel}, {"checks", list}});
+    print_json({{"engine", engine},
+                {"usable", usable},
+                {"kernel", facts->kernel},
+                {"checks", list},
+                {"capabilities", catalogue}});
   } else {
     print_line(
         "note     a NATed public address of this machine cannot be discovered: list it in "

@@ -1,7 +1,4 @@
 // `cofferdam grant`: a right for a time, given to a sandbox that runs.
-#include <pwd.h>
-#include <unistd.h>
-
 #include <memory>
 
 #include "orchestrator/cli/commands.h"
@@ -10,6 +7,7 @@
 #include "orchestrator/manifest/check_value.h"
 #include "orchestrator/manifest/keys.h"
 #include "orchestrator/manifest/quantity.h"
+#include "orchestrator/manifest/sources.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
@@ -22,11 +20,14 @@ struct Options {
   bool json = false;
 };
 
-std::string who_asks() {
-  const uid_t uid = ::getuid();
-  const passwd* user = ::getpwuid(uid);
-  const std::string number = "uid " + std::to_string(uid);
-  return user == nullptr ? number : std::string(user->pw_name) + " (" + number + ")";
+// The organisation bounds what a person may grant.
+Status check_limit(const std::string& rule) {
+  TRY_ASSIGN(const SandboxStore store, SandboxStore::open());
+  TRY_ASSIGN(const ManifestPlaces places, manifest_places(state_directory(store)));
+  TRY_ASSIGN(const auto limit, organisation_limit(places));
+  if (!limit) return {};
+  if (const std::string fault = rule_fault(*limit, rule); !fault.empty()) return Error(fault);
+  return {};
 }
 
 Status fill(const Options& options, GrantRequest* request) {
@@ -47,6 +48,7 @@ Status fill(const Options& options, GrantRequest* request) {
 int grant(const Context& context, const Options& options) {
   GrantRequest request;
   if (Status filled = fill(options, &request); !filled.ok()) return fail(filled.error());
+  if (Status permitted = check_limit(options.rule); !permitted.ok()) return fail(permitted.error());
   const auto sandbox = find_sandbox(context, options.sandbox);
   if (!sandbox.ok()) return fail(sandbox.error());
   if (sandbox->state != SandboxState::kRunning) {

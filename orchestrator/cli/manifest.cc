@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -7,7 +8,9 @@
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/grants.h"
 #include "orchestrator/manifest/embedded.h"
+#include "orchestrator/manifest/rights.h"
 #include "orchestrator/manifest/sources.h"
+#include "orchestrator/modes.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
@@ -41,27 +44,79 @@ int digest(const Context& context, const std::string& file) {
   return 0;
 }
 
-int show(const Context& context, const std::string& argument) {
+// A sandbox's manifest as it was started, and what came to it since.
+Result<Json> stored_of(const SandboxRecord& record) {
+  TRY_ASSIGN(const std::string text, os::read_file(record.directory / "manifest.json"));
+  TRY_ASSIGN(Json json, parse_json(text));
+  TRY_ASSIGN(const auto grants, read_grants(record));
+  const Json list = grants_json(grants, std::chrono::system_clock::now());
+  if (!list.empty()) json["grants"] = list;
+  TRY_ASSIGN(const auto switches, read_mode_switches(record));
+  if (!switches.empty()) json["mode_switches"] = mode_switches_json(switches);
+  return json;
+}
+
+// With `origins`. FILE, a template, a sandbox, or what a run here would use, as far as the
+// organisation permits it.
+Result<Json> stored_json_of(const Context& context, const std::string& argument) {
   std::error_code code;
   if (!argument.empty() && !is_template(argument) && !std::filesystem::exists(argument, code)) {
-    // A sandbox: what it was started with.
     const auto record = find_sandbox(context, argument);
-    if (!record.ok()) return fail(argument + ": no such file and no such sandbox");
-    const auto text = os::read_file(record->directory / "manifest.json");
-    if (!text.ok()) return fail(text.error());
-    auto json = parse_json(*text);
-    if (!json.ok()) return fail(json.error());
-    const auto grants = read_grants(*record);
-    if (!grants.ok()) return fail(grants.error());
-    const Json list = grants_json(*grants, std::chrono::system_clock::now());
-    if (!list.empty()) (*json)["grants"] = list;
-    print_json(*json);
+    if (!record.ok()) return Error(argument + ": no such file and no such sandbox");
+    return stored_of(*record);
+  }
+  TRY_ASSIGN(LoadedManifest loaded, load(context, argument));
+  if (loaded.organisation) TRY(narrow(&loaded.manifest, *loaded.organisation));
+  for (const std::string& text : loaded.notes) note(text);
+  for (const std::string& text : loaded.manifest.narrowed) note(text);
+  return stored_manifest_json(loaded.manifest);
+}
+
+void print_rights(const Json& stored, bool json) {
+  Json list = Json::array();
+  std::size_t width = 0;
+  const std::vector<Right> rights = rights_of(stored);
+  for (const Right& right : rights) {
+    width = std::max(width, std::min<std::size_t>(60, right.key.size() + right.value.size() + 1));
+    list.push_back({{"key", right.key}, {"value", right.value}, {"from", right.from}});
+  }
+  if (json) {
+    print_json({{"rights", list}});
+    return;
+  }
+  for (const Right& right : rights) {
+    std::string line = right.key + " " + right.value;
+    if (line.size() < width) line.append(width - line.size(), ' ');
+    print_line(line + "  " + right.from);
+  }
+}
+
+struct ShowOptions {
+  std::string file;
+  std::string other;  // --diff
+  bool effective = false;
+  bool json = false;
+};
+
+int show(const Context& context, const ShowOptions& options) {
+  auto stored = stored_json_of(context, options.file);
+  if (!stored.ok()) return fail(stored.error());
+  if (!options.other.empty()) {
+    const auto other = stored_json_of(context, options.other);
+    if (!other.ok()) return fail(other.error());
+    const std::vector<std::string> lines = rights_difference(*stored, *other);
+    if (options.json) print_json({{"difference", lines}});
+    for (const std::string& line : options.json ? std::vector<std::string>() : lines) {
+      print_line(line);
+    }
     return 0;
   }
-  const auto loaded = load(context, argument);
-  if (!loaded.ok()) return fail(loaded.error());
-  for (const std::string& text : loaded->notes) note(text);
-  print_json(manifest_json(loaded->manifest));
+  if (options.effective) {
+    print_rights(*stored, options.json);
+    return 0;
+  }
+  stored->erase("origins");
+  print_json(*stored);
   return 0;
 }
 
@@ -79,11 +134,7 @@ int trust(const std::string& file) {
 }  // namespace
 
 void add_manifest(CLI::App& app, Context& context) {
-  struct Options {
-    std::string file;
-    bool effective = false;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("manifest", "Check, show and trust manifests");
   command->require_subcommand(1);
   const auto add = [&](const char* name, const char* description, auto act, bool takes_file) {
@@ -99,10 +150,13 @@ void add_manifest(CLI::App& app, Context& context) {
   add(
       "digest", "Print the digest of its rights",
       [&context, options] { return digest(context, options->file); }, true);
-  add(
-      "show", "Print every right, as JSON",
-      [&context, options] { return show(context, options->file); }, true)
-      ->add_flag("--effective", options->effective, "With defaults filled in (always so)");
+  CLI::App* shown = add(
+      "show", "Print every right, as JSON", [&context, options] { return show(context, *options); },
+      true);
+  shown->add_flag("--effective", options->effective, "One line each, with where it came from");
+  shown->add_option("--diff", options->other,
+                    "What differs in this one: file, template or sandbox");
+  shown->add_flag("--json", options->json, "--effective and --diff as one JSON object");
   add(
       "schema", "Print the JSON schema",
       [] {

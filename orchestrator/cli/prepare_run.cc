@@ -149,6 +149,35 @@ std::vector<std::string> tracked_paths(const Workspace& workspace) {
   return paths.ok() ? std::move(paths).value() : std::vector<std::string>();
 }
 
+// What presets and --env add is bounded like the manifest itself.
+Status narrow_additions(const ManifestLimit& limit, PlanRequest* request) {
+  Manifest& manifest = request->manifest;
+  for (PresetResult& preset : request->presets) {
+    Manifest probe;
+    probe.engine = manifest.engine;
+    probe.image = manifest.image;
+    for (const std::string& rule : preset.rules) {
+      probe.rules.push_back({rule, "preset:" + preset.name, {}});
+    }
+    TRY(narrow(&probe, limit));
+    preset.rules.clear();
+    for (const NetworkRule& rule : probe.rules) preset.rules.push_back(rule.text);
+    manifest.narrowed.insert(manifest.narrowed.end(), probe.narrowed.begin(), probe.narrowed.end());
+  }
+  Manifest names;
+  names.engine = manifest.engine;
+  names.image = manifest.image;
+  for (const auto& [name, value] : request->carried_env) names.env_allow.push_back(name);
+  TRY(narrow(&names, limit));
+  std::erase_if(request->carried_env, [&](const auto& entry) {
+    const auto& kept = names.env_allow;
+    if (std::find(kept.begin(), kept.end(), entry.first) != kept.end()) return false;
+    manifest.narrowed.push_back(limit.source + ": --env " + entry.first + " is not permitted");
+    return true;
+  });
+  return {};
+}
+
 }  // namespace
 
 Status apply_options(const RunOptions& options, Manifest* manifest,
@@ -183,6 +212,8 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
     TRY_ASSIGN(request.workspace, workspace_here(context, store, request.manifest.workspace));
   }
   TRY(apply_options(options, &request.manifest, &request.carried_env));
+  if (loaded.organisation) TRY(narrow(&request.manifest, *loaded.organisation));
+  request.now = std::chrono::system_clock::now();
   TRY(check_name(request.manifest, store));
   TRY(settle_mounts(&request.manifest));
   TRY_ASSIGN(request.submounts, find_submounts(request.manifest));
@@ -204,6 +235,8 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
     TRY_ASSIGN(PresetResult preset, discover_preset(name, preset_query));
     request.presets.push_back(std::move(preset));
   }
+  if (loaded.organisation) TRY(narrow_additions(*loaded.organisation, &request));
+  for (const std::string& taken : request.manifest.narrowed) request.notes.push_back(taken);
   TRY_ASSIGN(request.secrets,
              read_secrets(request.manifest.secrets,
                           {{context.command.front()}, options.detach, request.workspace.path}));

@@ -16,7 +16,6 @@ Status refuse_later(const RunOptions& options) {
   if (options.ask) return later("run --ask");
   if (!options.runtime.empty()) return later("run --runtime");
   if (!options.parent.empty()) return later("run --parent");
-  if (options.mode == "open") return later("run --mode open");
   return {};
 }
 
@@ -63,7 +62,7 @@ void add_run(CLI::App& app, Context& context) {
       "run", "Run a command in a new sandbox: cofferdam run [options] -- CMD [ARG…]");
   command->add_option("--manifest", o->manifest,
                       "Manifest file, or a template: install, test, agent, build, locked-down");
-  command->add_option("--mode", o->mode, "read-only or workspace")
+  command->add_option("--mode", o->mode, "read-only, workspace or open (every public address)")
       ->check(CLI::IsMember({"read-only", "workspace", "open"}));
   command->add_option("--workspace", o->workspace,
                       "Directory to work on; default: the enclosing git top level");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "common/base/json_text.h"
@@ -20,6 +21,9 @@ std::filesystem::path user_home();
 
 Result<Workspace> workspace_here(const Context& context, const SandboxStore& store,
                                  const std::filesystem::path& asked);
+
+// Who gives a right: "anna (uid 1000)".
+std::string who_asks();
 
 // "cofferdam: <text>" on stderr, escaped: for people, not an error.
 void note(std::string_view text);

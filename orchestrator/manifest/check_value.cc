@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/base/escape.h"
+#include "common/base/text_time.h"
 #include "common/policy/address.h"
 #include "common/policy/egress_rule.h"
 #include "common/policy/fs_rules.h"
@@ -155,6 +156,16 @@ Result<Json> check_value(const KeySpec& key, std::string_view text) {
       return check_enum(key.values, text);
     case Shape::kName:
       if (!is_sandbox_name(text)) return Error("must match [a-z0-9][a-z0-9_.-]{0,62}");
+      return Json(text);
+    case Shape::kTime: {
+      const auto time = parse_rfc3339(text);
+      if (!time) return Error("must be a time in UTC: 2027-01-31T12:00:00Z");
+      return Json(to_rfc3339(*time));
+    }
+    case Shape::kLabel:
+      if (text.empty() || text.size() > 128 || !is_plain_text(text)) {
+        return Error("must be text of at most 128 bytes without control characters");
+      }
       return Json(text);
     case Shape::kWordList:
     case Shape::kString:

@@ -13,6 +13,8 @@ enum class Shape : std::uint8_t {
   kMap,
   kMapList,
   kEnum,    // one of `values`, separated by |
+  kLabel,   // at most 128 bytes without control characters
+  kTime,    // RFC 3339 in UTC
   kName,    // a sandbox's name
   kString,  // not empty, no control characters
   kPath,    // absolute, normal form

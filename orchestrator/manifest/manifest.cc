@@ -6,6 +6,7 @@
 #include "common/policy/upstream_proxy.h"
 #include "orchestrator/manifest/embedded.h"
 #include "orchestrator/manifest/read_yaml.h"
+#include "orchestrator/manifest/rights.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -144,6 +145,38 @@ Status apply_secrets(Manifest* m, const Json& keys) {
   return {};
 }
 
+// A later one of the same name takes the place of an earlier one.
+Status apply_tools(Manifest* m, const Json& keys) {
+  if (!keys.contains("tools")) return {};
+  Json out = Json::array();
+  for (const Json& tool : keys.at("tools")) {
+    if (!tool.contains("name")) return Error("tools[].name: missing");
+    const Json& name = tool.at("name");
+    for (const Json& other : keys.at("tools")) {
+      if (&other != &tool && other.value("name", Json()) == name) {
+        return Error("tools: " + name.get<std::string>() + " given twice");
+      }
+    }
+    const std::string credential = tool.value("credential", "");
+    const bool known =
+        std::any_of(m->secrets.begin(), m->secrets.end(),
+                    [&](const SecretRule& secret) { return secret.name == credential; });
+    if (!credential.empty() && !known) {
+      return Error("tools: " + name.get<std::string>() + ": no secret is named " + credential);
+    }
+    out.push_back(tool);
+    if (!tool.contains("approval")) out.back()["approval"] = "auto";
+  }
+  for (const Json& have : m->tools) {
+    const bool replaced = std::any_of(out.begin(), out.end(), [&](const Json& tool) {
+      return tool.at("name") == have.at("name");
+    });
+    if (!replaced) out.push_back(have);
+  }
+  m->tools = std::move(out);
+  return {};
+}
+
 // Each budget that is said replaces the one before.
 Status apply_budgets(Manifest* m, const Json& budgets) {
   Json all = policy::to_json(m->budget);
@@ -173,6 +206,11 @@ Status apply_network(Manifest* m, const Json& network, std::string_view source) 
 
 Status apply(Manifest* m, const Json& keys, std::string_view source) {
   take(keys, "name", &m->name);
+  take(keys, "tenant", &m->tenant);
+  take(keys, "task", &m->task);
+  take(keys, "creator", &m->creator);
+  take(keys, "policy_version", &m->policy_version);
+  take(keys, "expiry", &m->expiry);
   take(keys, "engine", &m->engine);
   take(keys, "image", &m->image);
   take(keys, "mode", &m->mode);
@@ -200,6 +238,7 @@ Status apply(Manifest* m, const Json& keys, std::string_view source) {
   add_texts(keys, "accept_missing", &m->accept_missing);
   TRY(apply_artifacts(m, keys));
   TRY(apply_secrets(m, keys));
+  TRY(apply_tools(m, keys));
   if (m->upstream_proxy.empty() && part(keys, "network").contains("upstream_proxy")) {
     return Error("network.upstream_proxy: no url");
   }
@@ -257,9 +296,12 @@ Json milliseconds(const std::optional<std::chrono::milliseconds>& duration) {
 
 }  // namespace
 
-Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view source) {
+Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view source,
+                      std::string_view origin) {
   try {
-    return apply(manifest, keys, source);
+    TRY(apply(manifest, keys, source));
+    note_origins(keys, origin.empty() ? source : origin, &manifest->origins);
+    return {};
   } catch (const Json::exception& error) {
     return Error(error.what());
   }
@@ -333,7 +375,19 @@ Json manifest_json(const Manifest& m) {
         {"grace_ms", m.grace.count()}}},
       {"accept_missing", m.accept_missing},
       {"artifacts", artifacts_json(m)},
-      {"secrets", secrets_json(m)}};
+      {"secrets", secrets_json(m)},
+      {"tools", m.tools},
+      {"tenant", m.tenant},
+      {"task", m.task},
+      {"creator", m.creator},
+      {"policy_version", m.policy_version},
+      {"expiry", m.expiry}};
+}
+
+Json stored_manifest_json(const Manifest& manifest) {
+  Json json = manifest_json(manifest);
+  json["origins"] = manifest.origins;
+  return json;
 }
 
 std::string manifest_digest(const Manifest& manifest) {

@@ -34,10 +34,10 @@ struct ExtraMount {
   std::string source;  // absolute, outside
   std::string target;  // absolute, inside
   std::vector<std::string> hide;
-  bool cow = false;             // writable, in a layer of its own that no merge takes home
-  bool recursive = false;       // file systems mounted below it too
-  bool follow_symlink = false;  // the source may be a link
-  std::string classification;   // public | internal | confidential | restricted; empty: not said
+  bool cow = false;                 // writable, in a layer of its own that no merge takes home
+  bool recursive = false;           // file systems mounted below it too
+  bool follow_symlink = false;      // the source may be a link
+  std::string classification = {};  // public | internal | confidential | restricted; or not said
 };
 
 // A value that named commands get. The value itself is never in a manifest.
@@ -58,12 +58,30 @@ struct ArtifactRule {
   std::optional<std::chrono::milliseconds> retention;
 };
 
+// A command that runs before the workload's, with rights of its own, in the same sandbox.
+struct PhaseRule {
+  std::string name;
+  std::vector<std::string> command;
+  std::optional<std::vector<NetworkRule>> rules;  // none: those of the manifest
+  std::vector<std::string> presets;               // with rules
+  std::map<std::string, std::string> env;
+  std::optional<std::chrono::milliseconds> timeout;
+  bool stop_on_failure = true;  // else it only warns
+};
+
 struct Manifest {
+  // Who and what it is for: shown, digested, recorded; no rights.
+  std::string tenant;
+  std::string task;
+  std::string creator;
+  std::string policy_version;
+  std::string expiry;  // RFC 3339: no run starts after it, and none outlives it; empty: none
+
   std::string from_template;  // the template that was applied before it; empty: none
   std::string name;           // empty: the sandbox's id
   std::string engine = "native";
   std::string image;               // docker only
-  std::string mode = "workspace";  // read-only | workspace
+  std::string mode = "workspace";  // read-only | workspace | open
   std::vector<std::string> presets;
 
   std::string workspace;             // empty: found from the current directory
@@ -103,11 +121,20 @@ struct Manifest {
   std::vector<std::string> accept_missing;
   std::vector<ArtifactRule> artifacts;
   std::vector<SecretRule> secrets;
+  std::vector<PhaseRule> phases;  // before the command, in order
+  Json tools = Json::array();     // as written: checked, digested, shown
+
+  // Where each right came from: a key's dotted path, for an element of a list with "[TEXT]" after
+  // it → default | template:NAME | a file | cli. No part of the digest.
+  std::map<std::string, std::string> origins;
+  // What a limit took away, in words.
+  std::vector<std::string> narrowed;
 };
 
 // Puts the keys that read_manifest_yaml gave over `manifest`: lists are added to, the rest is
-// replaced. `source` goes into each rule.
-Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view source);
+// replaced. `source` goes into each rule, `origin` (empty: the same) into `origins`.
+Status apply_manifest(Manifest* manifest, const Json& keys, std::string_view source,
+                      std::string_view origin = {});
 
 // The template that `keys` name, over `manifest`; what comes from it says `template:NAME`.
 Status apply_template(Manifest* manifest, std::string_view name);
@@ -120,5 +147,7 @@ Result<Manifest> default_manifest();
 Json manifest_json(const Manifest& manifest);
 // "sha256:<hex>" of the canonical JSON.
 std::string manifest_digest(const Manifest& manifest);
+// What is stored: manifest_json and `origins`.
+Json stored_manifest_json(const Manifest& manifest);
 
 }  // namespace cofferdam::orchestrator

@@ -91,7 +91,8 @@ Result<Manifest> parse_file(const fs::path& file, std::string_view text, bool ow
   if (keys.contains("template")) {
     TRY(apply_template(&manifest, keys.at("template").get<std::string>()).context(file.string()));
   }
-  if (Status applied = apply_manifest(&manifest, keys, "manifest"); !applied.ok()) {
+  const std::string origin = file.string();
+  if (Status applied = apply_manifest(&manifest, keys, "manifest", origin); !applied.ok()) {
     return applied.error().context(file.string());
   }
   return manifest;
@@ -170,6 +171,38 @@ std::string ignored_note(const fs::path& own) {
          own.string();
 }
 
+// A file of the user's or the organisation's as what it permits. A template in it counts for what
+// it starts, not for what it permits.
+Result<std::optional<ManifestLimit>> read_limit(const fs::path& file) {
+  if (!is_there(file)) return std::optional<ManifestLimit>();
+  TRY(check_owner(file));
+  TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
+  TRY_ASSIGN(Json keys, read_manifest_yaml(text, file.string()));
+  return std::optional<ManifestLimit>(ManifestLimit{std::move(keys), file.string()});
+}
+
+struct Found {
+  std::optional<LoadedManifest> loaded;
+  std::vector<std::string> notes;
+};
+
+// What was asked for, else the workspace's own while it is trusted.
+Result<Found> find_manifest(const ManifestPlaces& places, const fs::path& asked,
+                            const fs::path& workspace) {
+  Found found;
+  const fs::path own = workspace / kWorkspaceFile;
+  if (is_template(asked)) {
+    TRY_ASSIGN(Manifest manifest, load_template(asked.string()));
+    found.loaded = LoadedManifest{std::move(manifest), "template " + asked.string(), {}};
+  } else if (!asked.empty()) {
+    TRY_ASSIGN(found.loaded, load_asked(places, asked, workspace));
+  } else if (!workspace.empty() && is_there(own)) {
+    TRY_ASSIGN(found.loaded, load_of_workspace(places, own));
+    if (!found.loaded) found.notes.push_back(ignored_note(own));
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<ManifestPlaces> manifest_places(const fs::path& state_directory) {
@@ -200,45 +233,35 @@ Result<Manifest> load_template(std::string_view name) {
 Result<Manifest> load_manifest_file(const fs::path& file) {
   if (is_template(file)) return load_template(file.string());
   TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
-  return parse_file(file, text);
+  TRY_ASSIGN(const ManifestPlaces places, manifest_places({}));
+  std::error_code code;
+  const bool own =
+      fs::equivalent(file, places.user, code) || fs::equivalent(file, places.organisation, code);
+  return parse_file(file, text, own);
+}
+
+Result<std::optional<ManifestLimit>> organisation_limit(const ManifestPlaces& places) {
+  return read_limit(places.organisation);
 }
 
 Result<LoadedManifest> load_manifest(const ManifestPlaces& places, const fs::path& asked,
                                      const fs::path& workspace) {
-  std::vector<std::string> notes;
-  std::optional<LoadedManifest> loaded;
-  if (is_template(asked)) {
-    TRY_ASSIGN(Manifest manifest, load_template(asked.string()));
-    loaded = LoadedManifest{std::move(manifest), "template " + asked.string(), {}};
-  } else if (!asked.empty()) {
-    TRY_ASSIGN(loaded, load_asked(places, asked, workspace));
-  } else {
-    if (const fs::path own = workspace / kWorkspaceFile; !workspace.empty() && is_there(own)) {
-      auto found = load_of_workspace(places, own);
-      if (!found.ok()) return found.error();
-      loaded = std::move(found).value();
-      if (!loaded) notes.push_back(ignored_note(own));
-    }
-    if (!loaded && is_there(places.user)) {
-      TRY(check_owner(places.user));
-      TRY_ASSIGN(const std::string text, os::read_file(places.user, kMaxManifestBytes));
-      TRY_ASSIGN(loaded, load_from(places.user, text, true));
-    }
-  }
-  if (is_there(places.organisation)) {
-    if (loaded) {
-      return Error(places.organisation.string() + " exists, and so does " + loaded->source +
-                   ": narrowing one by the other is not in this version");
-    }
-    TRY(check_owner(places.organisation));
-    TRY_ASSIGN(const std::string text, os::read_file(places.organisation, kMaxManifestBytes));
-    TRY_ASSIGN(loaded, load_from(places.organisation, text, true));
-  }
-  if (!loaded) {
+  TRY_ASSIGN(const auto own_limit, read_limit(places.user));
+  TRY_ASSIGN(auto organisation, read_limit(places.organisation));
+  TRY_ASSIGN(Found found, find_manifest(places, asked, workspace));
+  std::optional<LoadedManifest>& loaded = found.loaded;
+  if (loaded && own_limit) {
+    TRY(narrow(&loaded->manifest, *own_limit));
+  } else if (!loaded && (own_limit || organisation)) {
+    const fs::path& file = own_limit ? places.user : places.organisation;
+    TRY_ASSIGN(const std::string text, os::read_file(file, kMaxManifestBytes));
+    TRY_ASSIGN(loaded, load_from(file, text, true));
+  } else if (!loaded) {
     TRY_ASSIGN(Manifest manifest, default_manifest());
     loaded = LoadedManifest{std::move(manifest), "defaults", {}};
   }
-  loaded->notes = std::move(notes);
+  loaded->notes = std::move(found.notes);
+  loaded->organisation = std::move(organisation);
   return std::move(*loaded);
 }
 

@@ -149,7 +149,6 @@ def test_misuse_of_run_is_125_and_makes_nothing(world, words):
     ["run", "--ask", "--", "true"],
     ["run", "--runtime", "runsc", "--", "true"],
     ["run", "--parent", "x", "--", "true"],
-    ["run", "--mode", "open", "--", "true"],
     ["exec", "last", "--", "true"],
     ["stop", "last"], ["prune"], ["top"],
     ["checkpoint", "last"], ["fork", "last"], ["verify"], ["serve"], ["compose", "up"],
@@ -672,7 +671,13 @@ def test_doctor_says_what_this_machine_can(any_world):
     for check in report["checks"]:
         assert check["state"] == "ok" or check["remedy"], check
     # Which way is in use is told, and an ordinary user has the copying one.
-    way = names["FUSE passthrough"]
+    capabilities = {one["name"]: one for one in report["capabilities"]}
+    for name in ("workspace", "container", "runtime runsc", "network control", "environment filtering", "snapshot export",
+                 "sandbox per tool", "limit memory", "cgroup delegation", "overlay whiteouts", "inotify",
+                 "AppArmor and user namespaces"):
+        assert capabilities[name]["detail"] and capabilities[name]["group"]
+        assert capabilities[name]["state"] == "ok" or capabilities[name]["remedy"], name
+    way = capabilities["FUSE passthrough"]
     assert way["required"] is False and way["detail"] in (
         "large and new files go past fsproxy", *(f"every byte passes through fsproxy ({why})" for why in (
             "needs root", "needs the first user namespace", "needs CAP_SYS_ADMIN", "needs Linux 6.9 or newer")))

@@ -225,7 +225,7 @@ def test_a_grant_opens_what_it_says_for_its_time_and_no_longer(runs):
         assert grant["id"] == "grant:1" and grant["active"] is True and grant["why"] == "a test"
         assert json.loads(runs("ps", "--json").stdout)["sandboxes"][0]["grants"] == [grant]
         assert "granted http://site.example.com until" in runs("ps").stdout
-        shown = json.loads(runs("manifest", "show", "--effective", "granted").stdout)
+        shown = json.loads(runs("manifest", "show", "granted").stdout)
         assert shown["grants"][0]["rule"] == f"http://{SITE}"
         assert run.stdout.readline() == "during 200\n"
         assert run.stdout.readline() == "after 403\n"

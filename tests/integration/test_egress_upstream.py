@@ -365,7 +365,7 @@ def test_a_run_goes_through_the_proxy_and_the_password_stays_outside(world, tmp_
     result = cofferdam(world, tmp_path, "run", "--manifest", file, "--workspace", project, "--", "sh", "-c", script)
     assert f'"server": "{OTHER4}"' in result.stdout, result.stderr
     assert world.proxy.targets() == [f"{OTHER4}:80"] and BASIC in world.proxy.heads[0]
-    shown = cofferdam(world, tmp_path, "manifest", "show", "--effective", file)
+    shown = cofferdam(world, tmp_path, "manifest", "show", file)
     log = cofferdam(world, tmp_path, "log", "last", "--json")
     assert log.returncode == 0 and OTHER in log.stdout
     for text in (plan.stdout, plan.stderr, result.stdout, result.stderr, shown.stdout, log.stdout):

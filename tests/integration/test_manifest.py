@@ -126,3 +126,151 @@ def test_include_leaves_only_what_is_named(world):
 def test_include_refuses_what_it_would_not_mean(world, path):
     result = world.run("--manifest", manifest(world, f"workspace: {{include: ['{path}']}}\n"), "--", "true")
     assert result.returncode == 125 and "workspace.include" in message(result)
+
+
+# --- narrowing, rights, identity
+
+
+def test_every_right_says_where_it_came_from_and_the_users_file_bounds_a_manifest(world):
+    put(world.root / "config/cofferdam/manifest.yaml",
+        "version: 1\nnetwork: {rules: [a.example], deny: [x.example]}\nprocess: {pids: 100}\n").chmod(0o600)
+    asked = manifest(world, "template: test\nnetwork: {rules: [a.example, b.example]}\ntools: [{name: search, actions: [read]}]\n"
+                     "tenant: one\ntask: T-1\n")
+    result = world.run("--manifest", asked, "--allow", "c.example", "--dry-run", "--json", "--", "true")
+    plan = json.loads(result.stdout)
+    # What is typed on the line is the user's own word.
+    assert [rule["rule"] for rule in plan["egress_policy"]["rules"]] == ["a.example", "c.example"]
+    assert plan["limits"]["pids"] == 100
+    notes = [line["text"] for line in plan["lines"] if line["topic"] == "note"]
+    assert any("network.rules: b.example is not permitted" in note for note in notes), notes
+    assert world.run("--manifest", asked, "--", "true").returncode == 0
+    rights = json.loads(world("manifest", "show", "last", "--effective", "--json").stdout)["rights"]
+    found = {(right["key"], right["value"]): right["from"] for right in rights}
+    assert found["network.rules", "a.example"] == asked
+    assert found["process.pids", "100"].endswith("config/cofferdam/manifest.yaml")
+    assert found["network.deny", "x.example"].endswith("config/cofferdam/manifest.yaml")
+    assert found["env.set.CI", "true"] == "template:test"
+    assert found["tenant", "one"] == asked
+    assert found["workspace.hide", ".env"] == "default"
+    assert all(right["from"] for right in rights)
+    text = world("manifest", "show", "last", "--effective").stdout.decode()
+    assert any(line.split() == ["env.set.CI", "true", "template:test"] for line in text.splitlines())
+
+
+def test_the_organisations_file_bounds_the_command_line_too(world):
+    put(world.root / "org/manifest.yaml", "version: 1\nmode: workspace\nnetwork: {rules: ['*.corp.example']}\nprocess: {timeout: 1h}\n")
+    os.makedirs("/etc/cofferdam", exist_ok=True)
+    # In a mount namespace of its own: nobody else on this machine sees the file.
+    def inside(*words):
+        line = 'mount --bind "$0" /etc/cofferdam && shift 0 && exec "$@"'
+        return subprocess.run(["unshare", "-m", "sh", "-c", line, world.root / "org", test_cli.COFFERDAM, *words],
+                              capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=60, **world.arguments())
+    try:
+        result = inside("run", "--allow", "git.corp.example", "--allow", "evil.example", "--mode", "open", "--dry-run", "--json", "--", "true")
+        plan = json.loads(result.stdout)
+        assert [rule["rule"] for rule in plan["egress_policy"]["rules"]] == ["*.corp.example", "git.corp.example"]
+        assert plan["egress_policy"]["mode"] == "enforce" and plan["limits"]["timeout_ms"] == 3_600_000
+        notes = [line["text"] for line in plan["lines"] if line["topic"] == "note"]
+        assert any("evil.example is not permitted" in note for note in notes)
+        assert world.run("--", "true").returncode == 0
+        for words in (["mode", "last", "open", "--reason", "x"], ["grant", "last", "--allow", "evil.example", "--for", "1m", "--reason", "x"]):
+            refused = inside(*words)
+            assert refused.returncode == 125 and "permit" in message(refused), words
+    finally:
+        if not os.listdir("/etc/cofferdam"):
+            os.rmdir("/etc/cofferdam")
+
+
+def test_two_manifests_compared(world):
+    a = manifest(world, "network: {rules: [a.example]}\n", "a.yaml")
+    b = manifest(world, "network: {rules: [b.example]}\nmode: open\n", "b.yaml")
+    lines = world("manifest", "show", a, "--diff", b).stdout.decode().splitlines()
+    assert sorted(lines) == sorted(["- network.rules a.example", "+ network.rules b.example", "- mode workspace", "+ mode open"])
+    assert "- process.pids 8192" in world("manifest", "show", "test", "--diff", a).stdout.decode()
+
+
+def test_an_expired_manifest_starts_nothing_and_a_living_one_bounds_the_time(world):
+    result = world.run("--manifest", manifest(world, "expiry: 2020-01-01T00:00:00Z\n"), "--", "true")
+    assert result.returncode == 125 and "expired at 2020-01-01" in message(result)
+    plan = json.loads(world.run("--manifest", manifest(world, "expiry: 2199-01-01T00:00:00Z\n"), "--dry-run", "--json", "--", "true").stdout)
+    assert plan["limits"]["timeout_ms"] > 0
+
+
+@pytest.mark.parametrize("text, why", [
+    ("tools: [{actions: [x]}]\n", "tools[].name: missing"),
+    ("tools: [{name: a}, {name: a}]\n", "given twice"),
+    ("tools: [{name: a, credential: NONE}]\n", "no secret is named NONE"),
+    ("tools: [{name: a, approval: maybe}]\n", "not one of"),
+    ("tenant: ''\n", "tenant"),
+    ("expiry: tomorrow\n", "must be a time"),
+])
+def test_what_is_wrong_with_tools_and_identity_is_said(world, text, why):
+    result = world("manifest", "check", manifest(world, text))
+    assert result.returncode == 1 and why in message(result)
+
+
+# --- modes
+
+
+def events_of(world, kinds):
+    return [event for event in world.events() if event["event"] in kinds]
+
+
+def replayed(world):
+    mode = ""
+    for event in world.events():
+        mode = {"run_started": event.get("sandbox.profile"), "mode_switched": event.get("to"),
+                "mode_switch_failed": event.get("from")}.get(event["event"], mode)
+    return mode
+
+
+def test_open_reaches_names_but_never_what_is_not_public(world):
+    result = world.run("--mode", "open", "--", "python3", "-c", """
+import socket
+for host, port in (("169.254.169.254", 80), ("10.1.2.3", 80), ("127.0.0.1", 1)):
+    try:
+        peer = socket.create_connection((host, port), 5)
+        peer.sendall(b"GET / HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n" % host.encode())
+        print(host, peer.recv(12).decode())
+    except OSError as error:
+        print(host, type(error).__name__)
+""")
+    assert result.returncode == 0, message(result)
+    denied = {(event.get("host"), event["reason"]) for event in world.events() if event.get("verdict") == "deny"}
+    assert ("169.254.169.254", "metadata_address") in denied and ("10.1.2.3", "private_address") in denied, denied
+    assert b"10.1.2.3 HTTP/1.1 403" in result.stdout
+    assert replayed(world) == "open"
+
+
+def test_a_switch_is_an_event_and_the_log_replayed_gives_the_mode(world):
+    child = subprocess.Popen([test_cli.COFFERDAM, "run", "--name", "m", "--", "sh", "-c", "touch ready; while [ ! -e stop ]; do sleep 0.1; done"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, **world.arguments())
+    try:
+        deadline = test_cli.time.monotonic() + 30
+        while test_cli.time.monotonic() < deadline and not list((world.state / "cofferdam/sandboxes").glob("*/upper/ready")):
+            test_cli.time.sleep(0.1)
+        layer = next(iter((world.state / "cofferdam/sandboxes").glob("*")))
+        assert json.loads((layer / "egress.json").read_text())["mode"] == "enforce"
+        result = world("mode", "m", "open", "--reason", "needs the net")
+        assert result.returncode == 0, message(result)
+        policy = json.loads((layer / "egress.json").read_text())
+        assert policy["mode"] == "open"
+        again = world("mode", "m", "open", "--reason", "again")
+        assert again.returncode == 125 and "already" in message(again)
+        files = world("mode", "m", "read-only", "--reason", "no")
+        assert files.returncode == 125 and "cofferdam stop" in message(files)
+        assert replayed(world) == "open"
+        assert world("mode", "m", "workspace", "--reason", "done", "--json").returncode == 0
+        switches = json.loads(world("manifest", "show", "m").stdout)["mode_switches"]
+        assert [(one["from"], one["to"], one["why"]) for one in switches] == [
+            ("workspace", "open", "needs the net"), ("open", "workspace", "done")]
+        assert replayed(world) == switches[-1]["to"] == "workspace"
+        assert all(event["who"] for event in events_of(world, {"mode_switched"}))
+    finally:
+        child.terminate()
+        child.wait(timeout=30)
+    # One that has ended: its files too.
+    assert world("mode", "m", "read-only", "--reason", "review").returncode == 0
+    assert replayed(world) == "read-only"
+    assert world("mode", "m", "wide", "--reason", "x").returncode == 2
+    assert world("mode", "m", "open").returncode == 2

@@ -133,6 +133,14 @@ Result<Json> DockerClient::ask_json(HttpCall call) const {
   return parse_json(reply.body).context("the Docker daemon's answer");
 }
 
+Result<std::vector<std::string>> DockerClient::runtimes() const {
+  TRY_ASSIGN(const Json info, ask_json({"GET", "/info", "", ""}));
+  std::vector<std::string> names;
+  const Json known = info.value("Runtimes", Json::object());
+  for (const auto& [name, runtime] : known.items()) names.push_back(name);
+  return names;
+}
+
 Result<ImageFacts> DockerClient::inspect_image(std::string_view reference) const {
   TRY_ASSIGN(const Json body,
              ask_json({"GET", "/images/" + percent_encode(reference) + "/json", "", ""}));

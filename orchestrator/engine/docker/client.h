@@ -54,6 +54,9 @@ class DockerClient final {
   Result<std::vector<ContainerEntry>> list_containers(
       const std::map<std::string, std::string>& labels) const;
 
+  // The names of the OCI runtimes that the daemon knows.
+  Result<std::vector<std::string>> runtimes() const;
+
   // For what must still be done after the user interrupted the run.
   void ignore_interrupt() { interrupt_ = -1; }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "orchestrator/host_catalogue.h"
 #include "orchestrator/host_facts.h"
 
 namespace cofferdam::orchestrator {
@@ -16,6 +17,23 @@ TEST(HostChecks, WhatIsMissingOrAbsentAlwaysHasARemedy) {
     }
     EXPECT_TRUE(required);
   }
+}
+
+TEST(HostChecks, EveryCapabilityThatIsAbsentHasARemedyAndTheWordsOfTheRefusal) {
+  std::string words;
+  for (const HostCheck& check : check_host(HostFacts{}, "native")) words += check.remedy + "\n";
+  bool seen = false;
+  for (const Capability& one : capabilities_of(HostFacts{}, HostExtras{})) {
+    EXPECT_FALSE(one.group.empty());
+    EXPECT_FALSE(one.check.detail.empty()) << one.check.name;
+    if (one.check.state != HostCheck::State::kGood) {
+      EXPECT_FALSE(one.check.remedy.empty()) << one.check.name;
+    }
+    if (one.check.name != "workspace") continue;
+    seen = true;
+    EXPECT_NE(words.find(one.check.remedy), std::string::npos);
+  }
+  EXPECT_TRUE(seen);
 }
 
 TEST(HostChecks, AppArmorsRestrictionIsNamed) {

@@ -176,11 +176,31 @@ TEST_F(Sources, TheUsersFileCountsUnlessOthersMayWriteIt) {
   EXPECT_FALSE(load_manifest(places_, {}, workspace_).ok());
 }
 
-TEST_F(Sources, TheOrganisationsFileIsNeverSilentlyOverridden) {
+TEST_F(Sources, TheOrganisationsFileBoundsEveryOtherOne) {
   write(places_.organisation, kFivePids, 0644);
-  EXPECT_EQ(load_manifest(places_, {}, workspace_)->manifest.pids, 5U);
-  write(places_.user, "version: 1\n");
+  const auto alone = load_manifest(places_, {}, workspace_);
+  ASSERT_TRUE(alone.ok());
+  EXPECT_EQ(alone->manifest.pids, 5U);
+  write(places_.user, "version: 1\nprocess: {pids: 100}\n");
+  auto both = load_manifest(places_, {}, workspace_);
+  ASSERT_TRUE(both.ok()) << both.error().message();
+  ASSERT_TRUE(both->organisation);
+  ASSERT_TRUE(narrow(&both->manifest, *both->organisation).ok());
+  EXPECT_EQ(both->manifest.pids, 5U);
+  EXPECT_EQ(both->manifest.origins.at("process.pids"), places_.organisation.string());
+  write(places_.organisation, kFivePids, 0666);
   EXPECT_FALSE(load_manifest(places_, {}, workspace_).ok());
+}
+
+TEST_F(Sources, TheUsersOwnFileBoundsWhatIsAskedForAndTemplates) {
+  write(places_.user, "version: 1\nprocess: {pids: 100}\nmode: read-only\n");
+  const auto loaded = load_manifest(places_, "test", workspace_);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message();
+  EXPECT_EQ(loaded->manifest.pids, 100U);
+  EXPECT_EQ(loaded->manifest.mode, "read-only");
+  EXPECT_EQ(loaded->manifest.env_set.at("CI"), "true");
+  EXPECT_EQ(loaded->manifest.narrowed.size(), 2U);
+  EXPECT_EQ(loaded->manifest.origins.at("env.set.CI"), "template:test");
 }
 
 TEST_F(Sources, ABrokenManifestCannotBeTrusted) {
