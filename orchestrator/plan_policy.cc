@@ -150,6 +150,7 @@ Result<Json> make_fs_policy(const PlanRequest& request, const Plan& plan) {
                       {"layer", mount.layer ? Json(*mount.layer) : Json()},
                       {"writable", mount.writable},
                       {"record", mount.name == "workspace" && mount.writable},
+                      {"xattr", mount.writable && request.manifest.xattr},
                       {"rules", std::move(rules)}});
   }
   return Json{

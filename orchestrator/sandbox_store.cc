@@ -131,7 +131,7 @@ Result<std::string> boot_id() {
 }
 
 Status make_layer(const fs::path& directory) {
-  for (const char* part : {"", "upper", "work", "base"}) {
+  for (const char* part : {"", "upper", "work"}) {
     TRY(os::make_directories(directory / part, 0700));
   }
   return {};

@@ -52,7 +52,6 @@ struct SandboxRecord {
   std::filesystem::path directory;  // not stored
 
   std::filesystem::path upper() const { return directory / "upper"; }
-  std::filesystem::path base() const { return directory / "base"; }
   std::filesystem::path meta() const { return directory / "meta"; }
   std::filesystem::path events() const { return directory / "events.jsonl"; }
   std::filesystem::path fs_policy() const { return directory / "fs.json"; }

@@ -9,36 +9,22 @@
 #include <map>
 
 #include "common/base/check.h"
+#include "common/layer/record_log.h"
 #include "common/os/files.h"
 
 namespace cofferdam::layer {
 namespace {
 
-constexpr std::int64_t kFormat = 1;
+constexpr std::int64_t kFormat = 2;
 
 constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS layer (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS base (path BLOB PRIMARY KEY, state INTEGER NOT NULL,"
-    " kind INTEGER NOT NULL, mode INTEGER NOT NULL, uid INTEGER NOT NULL, gid INTEGER NOT NULL,"
-    " size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL,"
-    " inode INTEGER NOT NULL, device INTEGER NOT NULL, sha256 BLOB, stored INTEGER NOT NULL,"
-    " racy INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS read (path BLOB PRIMARY KEY, kind INTEGER NOT NULL,"
-    " mode INTEGER NOT NULL, uid INTEGER NOT NULL, gid INTEGER NOT NULL, size INTEGER NOT NULL,"
-    " mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,"
-    " device INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS whiteout (path BLOB PRIMARY KEY) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS shown_inode (upper INTEGER PRIMARY KEY, shown INTEGER NOT NULL);"
     "CREATE TABLE IF NOT EXISTS link_group (inode INTEGER NOT NULL, birth_ns INTEGER NOT NULL,"
     " names INTEGER NOT NULL, upper INTEGER NOT NULL, PRIMARY KEY (inode, birth_ns)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS link_name (path BLOB PRIMARY KEY, inode INTEGER NOT NULL,"
     " birth_ns INTEGER NOT NULL) WITHOUT ROWID;";
-
-constexpr const char* kBaseColumns =
-    "path, state, kind, mode, uid, gid, size, mtime_ns, ctime_ns, inode, device, sha256, stored, "
-    "racy";
-constexpr const char* kReadColumns =
-    "path, kind, mode, uid, gid, size, mtime_ns, ctime_ns, inode, device";
 
 class Statement final {
  public:
@@ -79,21 +65,6 @@ class Use final {
     return *this;
   }
   Use& unsigned_number(std::uint64_t value) { return number(static_cast<std::int64_t>(value)); }
-  Use& null() {
-    sqlite3_bind_null(raw_, ++at_);
-    return *this;
-  }
-  Use& version(const Version& v) {
-    return number(static_cast<std::int64_t>(v.kind))
-        .number(v.mode)
-        .number(v.uid)
-        .number(v.gid)
-        .unsigned_number(v.size)
-        .number(v.mtime_ns)
-        .number(v.ctime_ns)
-        .unsigned_number(v.inode)
-        .unsigned_number(v.device);
-  }
   int step() { return sqlite3_step(raw_); }
   sqlite3_stmt* row() const { return raw_; }
 
@@ -112,40 +83,9 @@ std::uint64_t unsigned_at(sqlite3_stmt* row, int column) {
   return static_cast<std::uint64_t>(sqlite3_column_int64(row, column));
 }
 
-Version version_at(sqlite3_stmt* row, int first) {
-  Version v;
-  const std::int64_t kind = sqlite3_column_int64(row, first);
-  v.kind = kind >= 0 && kind <= 4 ? static_cast<Kind>(kind) : Kind::kOther;
-  v.mode = static_cast<std::uint32_t>(sqlite3_column_int64(row, first + 1));
-  v.uid = static_cast<std::uint32_t>(sqlite3_column_int64(row, first + 2));
-  v.gid = static_cast<std::uint32_t>(sqlite3_column_int64(row, first + 3));
-  v.size = unsigned_at(row, first + 4);
-  v.mtime_ns = sqlite3_column_int64(row, first + 5);
-  v.ctime_ns = sqlite3_column_int64(row, first + 6);
-  v.inode = unsigned_at(row, first + 7);
-  v.device = unsigned_at(row, first + 8);
-  return v;
-}
-
-BaseRecord base_at(sqlite3_stmt* row) {
-  BaseRecord r;
-  r.path = blob_at(row, 0);
-  // Whatever is not "known" is a conflict.
-  r.state = sqlite3_column_int64(row, 1) == 0 ? BaseState::kKnown : BaseState::kUnknown;
-  r.version = version_at(row, 2);
-  const std::string hash = blob_at(row, 11);
-  if (hash.size() == std::tuple_size_v<Sha256Digest>) {
-    Sha256Digest digest;
-    std::memcpy(digest.data(), hash.data(), digest.size());
-    r.sha256 = digest;
-  }
-  r.stored = sqlite3_column_int64(row, 12) != 0;
-  r.racy = sqlite3_column_int64(row, 13) != 0;
-  return r;
-}
-
-ReadRecord read_at(sqlite3_stmt* row) {
-  return {blob_at(row, 0), version_at(row, 1)};
+std::filesystem::path beside(std::filesystem::path meta, const char* suffix) {
+  meta += suffix;
+  return meta;
 }
 
 }  // namespace
@@ -156,6 +96,7 @@ struct MetaStore::Impl {
   bool in_transaction = false;
   bool unsynced = true;
   std::filesystem::path file;
+  std::optional<RecordLog> records;
   std::map<std::string, Statement> statements;
 
   ~Impl() {
@@ -244,6 +185,7 @@ Result<MetaStore> MetaStore::open(const std::filesystem::path& file, std::int64_
   }
   TRY(impl->execute("COMMIT"));
   TRY(impl->read_header(true));
+  TRY_ASSIGN(impl->records, RecordLog::open(beside(file, "-records")));
   impl->file = file;
   return MetaStore(std::move(impl));
 }
@@ -257,6 +199,7 @@ Result<MetaStore> MetaStore::open_for_reading(const std::filesystem::path& file)
   }
   sqlite3_busy_timeout(impl->db, 2000);
   TRY(impl->read_header(false));
+  TRY_ASSIGN(impl->records, RecordLog::open_for_reading(beside(file, "-records")));
   return MetaStore(std::move(impl));
 }
 
@@ -264,93 +207,41 @@ std::int64_t MetaStore::start_ns() const {
   return impl_->start_ns;
 }
 
-Result<bool> MetaStore::record_base(const BaseRecord& record) {
-  TRY_ASSIGN(const Statement* s,
-             impl_->statement(std::string("INSERT OR IGNORE INTO base (") + kBaseColumns +
-                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
-  Use use(*s);
-  use.blob(record.path).number(static_cast<std::int64_t>(record.state)).version(record.version);
-  if (record.sha256) {
-    use.blob({reinterpret_cast<const char*>(record.sha256->data()), record.sha256->size()});
-  } else {
-    use.null();
-  }
-  TRY(impl_->run(use.number(record.stored ? 1 : 0).number(record.racy ? 1 : 0), "record base"));
-  return sqlite3_changes(impl_->db) > 0;
+Result<bool> MetaStore::record_base(const BaseRecord& record, std::string_view content) {
+  return impl_->records->add_base(record, content);
 }
 
-Result<std::uint64_t> MetaStore::base_rows() const {
-  TRY_ASSIGN(const Statement* s, impl_->statement("SELECT COUNT(*) FROM base"));
-  Use use(*s);
-  if (use.step() != SQLITE_ROW) return impl_->error("base");
-  return unsigned_at(use.row(), 0);
+std::uint64_t MetaStore::base_rows() const {
+  return impl_->records->bases();
+}
+
+std::uint64_t MetaStore::stored_bytes() const {
+  return impl_->records->stored_bytes();
+}
+
+Result<std::optional<std::string>> MetaStore::base_content(std::string_view path) const {
+  return impl_->records->content(path);
 }
 
 Result<std::optional<BaseRecord>> MetaStore::base(std::string_view path) const {
-  TRY_ASSIGN(const Statement* s,
-             impl_->statement(std::string("SELECT ") + kBaseColumns + " FROM base WHERE path = ?"));
-  Use use(*s);
-  const int code = use.blob(path).step();
-  if (code == SQLITE_DONE) return std::optional<BaseRecord>();
-  if (code != SQLITE_ROW) return impl_->error("base");
-  return std::optional<BaseRecord>(base_at(use.row()));
+  return impl_->records->base(path);
 }
 
 Status MetaStore::for_each_base(std::string_view prefix,
                                 const std::function<Status(const BaseRecord&)>& visit) const {
-  const std::string select = std::string("SELECT ") + kBaseColumns + " FROM base";
-  const auto walk = [&](Use& use) -> Status {
-    int code = use.step();
-    for (; code == SQLITE_ROW; code = use.step()) TRY(visit(base_at(use.row())));
-    if (code != SQLITE_DONE) return impl_->error("base");
-    return {};
-  };
-  // Statements of their own: `visit` may use the store.
-  Statement own;
-  if (prefix.empty()) {
-    if (!own.prepare(impl_->db, select + " ORDER BY path")) return impl_->error("base");
-    Use use(own);
-    return walk(use);
-  }
-  // What lies below P sorts between "P/" and "P0" ('0' follows '/').
-  if (!own.prepare(impl_->db,
-                   select + " WHERE path = ?1 OR (path > ?2 AND path < ?3) ORDER BY path")) {
-    return impl_->error("base");
-  }
-  const std::string from = std::string(prefix) + "/";
-  const std::string to = std::string(prefix) + "0";
-  Use use(own);
-  use.blob(prefix).blob(from).blob(to);
-  return walk(use);
+  return impl_->records->for_each_base(prefix, visit);
 }
 
 Status MetaStore::record_read(const ReadRecord& record) {
-  TRY_ASSIGN(const Statement* s, impl_->statement(std::string("INSERT OR IGNORE INTO read (") +
-                                                  kReadColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?)"));
-  Use use(*s);
-  return impl_->run(use.blob(record.path).version(record.version), "record read");
+  return impl_->records->add_read(record);
 }
 
 Result<std::optional<ReadRecord>> MetaStore::read(std::string_view path) const {
-  TRY_ASSIGN(const Statement* s,
-             impl_->statement(std::string("SELECT ") + kReadColumns + " FROM read WHERE path = ?"));
-  Use use(*s);
-  const int code = use.blob(path).step();
-  if (code == SQLITE_DONE) return std::optional<ReadRecord>();
-  if (code != SQLITE_ROW) return impl_->error("read");
-  return std::optional<ReadRecord>(read_at(use.row()));
+  return impl_->records->read(path);
 }
 
 Status MetaStore::for_each_read(const std::function<Status(const ReadRecord&)>& visit) const {
-  Statement own;
-  if (!own.prepare(impl_->db, std::string("SELECT ") + kReadColumns + " FROM read ORDER BY path")) {
-    return impl_->error("read");
-  }
-  Use use(own);
-  int code = use.step();
-  for (; code == SQLITE_ROW; code = use.step()) TRY(visit(read_at(use.row())));
-  if (code != SQLITE_DONE) return impl_->error("read");
-  return {};
+  return impl_->records->for_each_read(visit);
 }
 
 Status MetaStore::add_whiteout(std::string_view path) {
@@ -462,26 +353,27 @@ Status MetaStore::for_each_link_name(
 
 // SQLite finds by their checksums which frames of the log are whole, so that the log is all that
 // has to be on disk (sqlite.org/walformat.html).
-os::UniqueFd MetaStore::unsynced_log() {
-  if (!impl_->unsynced || impl_->file.empty()) return {};
-  std::filesystem::path log = impl_->file;
-  log += "-wal";
-  auto opened = os::open_file(log, O_RDONLY | O_NOFOLLOW);
-  if (!opened.ok()) return {};
+std::vector<os::UniqueFd> MetaStore::unsynced_logs() {
+  std::vector<os::UniqueFd> out;
+  if (os::UniqueFd records = impl_->records->unsynced()) out.push_back(std::move(records));
+  if (!impl_->unsynced || impl_->file.empty()) return out;
+  auto opened = os::open_file(beside(impl_->file, "-wal"), O_RDONLY | O_NOFOLLOW);
+  if (!opened.ok()) return out;
   impl_->unsynced = false;
-  return std::move(opened).value();
+  out.push_back(std::move(opened).value());
+  return out;
 }
 
 Status MetaStore::sync() {
-  const os::UniqueFd log = unsynced_log();
-  if (!log) return {};
-  if (::fdatasync(log.get()) != 0) return Error::from_errno("meta: sync");
+  for (const os::UniqueFd& log : unsynced_logs()) {
+    if (::fdatasync(log.get()) != 0) return Error::from_errno("meta: sync");
+  }
   return {};
 }
 
 Status MetaStore::begin() {
   CHECK(!impl_->in_transaction);
-  TRY(impl_->execute("BEGIN IMMEDIATE"));
+  impl_->records->begin_batch();
   impl_->in_transaction = true;
   return {};
 }
@@ -489,11 +381,7 @@ Status MetaStore::begin() {
 Status MetaStore::commit() {
   CHECK(impl_->in_transaction);
   impl_->in_transaction = false;
-  if (Status s = impl_->execute("COMMIT"); !s.ok()) {
-    (void)impl_->execute("ROLLBACK").ok();
-    return s.error();
-  }
-  return {};
+  return impl_->records->end_batch();
 }
 
 }  // namespace cofferdam::layer

@@ -1,4 +1,5 @@
-// MetaStore: `meta`, the authoritative record beside an upper layer (SQLite, WAL).
+// MetaStore: `meta`, the authoritative record beside an upper layer (SQLite, WAL), and the log of
+// bases and reads beside it, `meta-records`.
 //
 // What xattrs cannot hold: the identity of each lower object when the sandbox first touched it
 // (the base), what was read, whiteouts where the file system refuses device 0:0, inode numbers of
@@ -17,54 +18,10 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/sha256.h"
+#include "common/layer/records.h"
 #include "common/os/unique_fd.h"
 
 namespace cofferdam::layer {
-
-enum class Kind : std::uint8_t {
-  kAbsent = 0,
-  kFile = 1,
-  kDirectory = 2,
-  kSymlink = 3,
-  kOther = 4,  // FIFO, socket, device
-};
-
-// One version of one lower object, as stat(2) told it.
-struct Version {
-  Kind kind = Kind::kAbsent;
-  std::uint32_t mode = 0;  // permission bits, 07777
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::uint64_t size = 0;     // bytes
-  std::int64_t mtime_ns = 0;  // since the epoch
-  std::int64_t ctime_ns = 0;
-  std::uint64_t inode = 0;
-  std::uint64_t device = 0;
-  bool operator==(const Version&) const = default;
-};
-
-// How much is known of the base of a path.
-enum class BaseState : std::uint8_t {
-  kKnown = 0,  // `version` is what the sandbox started from
-  kUnknown =
-      1,  // it changed between the start and the first touch, or while it was copied: conflict
-};
-
-// The base of one lower path: recorded before the first act that changes it returns.
-struct BaseRecord {
-  std::string path;
-  BaseState state = BaseState::kUnknown;
-  Version version;
-  std::optional<Sha256Digest> sha256;  // of a file's content or a link's text, where it was read
-  bool stored = false;                 // the content lies in base/<first 2 hex>/<62 hex>
-  bool racy = false;  // ctime within two ticks of being recorded: equal only by hash
-};
-
-struct ReadRecord {
-  std::string path;
-  Version version;  // the first version read
-};
 
 // A lower file with several names that was copied up or lost a name (docs/layer-format.md).
 struct LinkGroupRecord {
@@ -89,9 +46,13 @@ class MetaStore final {
   std::int64_t start_ns() const;
 
   // --- base: the first record of a path stays.
-  // Whether it was the first.
-  Result<bool> record_base(const BaseRecord& record);
-  Result<std::uint64_t> base_rows() const;
+  // Whether it was the first. `content`: of a file or a link, kept when `record.stored`.
+  Result<bool> record_base(const BaseRecord& record, std::string_view content = {});
+  std::uint64_t base_rows() const;
+  // Bytes of content that are kept.
+  std::uint64_t stored_bytes() const;
+  // The content that was kept of a path's base; none where there is none, or not what was hashed.
+  Result<std::optional<std::string>> base_content(std::string_view path) const;
   Result<std::optional<BaseRecord>> base(std::string_view path) const;
   // Every record at or below `prefix` ("" = all), ordered by path bytes.
   Status for_each_base(std::string_view prefix,
@@ -125,10 +86,11 @@ class MetaStore final {
 
   // What was written so far survives a loss of power. Costs nothing when nothing was.
   Status sync();
-  // The file to sync for that, for another thread to do; none when nothing was written.
-  os::UniqueFd unsynced_log();
+  // The files to sync for that, for another thread to do; none when nothing was written.
+  std::vector<os::UniqueFd> unsynced_logs();
 
-  // Several records as one transaction; nesting is an error.
+  // Bases and reads between the two may be written together, by commit() at the latest; nesting is
+  // an error.
   Status begin();
   Status commit();
 

@@ -25,7 +25,8 @@ constexpr std::array kAllowed = {
     "mkdir", "mkdirat", "mknodat", "unlink", "unlinkat", "rmdir", "symlinkat", "linkat", "rename",
     "renameat", "renameat2", "readlink", "readlinkat", "access", "faccessat", "faccessat2",
     "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "utimensat", "fstatfs", "statfs",
-    "fgetxattr", "fsetxattr", "getcwd", "inotify_add_watch", "inotify_rm_watch",
+    "fgetxattr", "fsetxattr", "flistxattr", "fremovexattr", "getcwd", "inotify_add_watch",
+    "inotify_rm_watch",
     // control socket
     "accept4", "recvfrom", "recvmsg", "sendto", "sendmsg", "shutdown", "setsockopt",
     // the end of the helper for passthrough

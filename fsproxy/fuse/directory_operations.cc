@@ -9,34 +9,28 @@ namespace {
 using overlay::ListedEntry;
 using overlay::OpenDir;
 
-OpenDir& dir_of(const struct fuse_file_info* fi) {
-  return *reinterpret_cast<OpenDir*>(fi->fh);
+// Opening and closing is not worth a word: the kernel asks once and then no more.
+void do_opendir(fuse_req_t req, fuse_ino_t, struct fuse_file_info*) {
+  fuse_reply_err(req, ENOSYS);
 }
 
-void do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info* fi) {
+// The kernel keeps every listing. It is told of what changes in those that are watched, and soon to
+// forget the others.
+void note_listed(MountState& mount, fuse_ino_t ino) {
+  if (mount.view.lower_can_add(ino)) mount.expiring.push_back({ino, "", ino, true, false});
+}
+
+void do_readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset,
+                struct fuse_file_info*) {
   MountState& mount = state_of(req);
-  const auto dir = mount.view.open_directory(ino);
-  if (!dir.ok()) return reply_error(req, dir.error());
-  fi->fh = reinterpret_cast<std::uint64_t>(*dir);
-  // The kernel keeps listings whose changes it is told of; then it never asks for them here.
-  fi->cache_readdir = fi->keep_cache = mount.view.lower_can_add(ino) ? 0 : 1;
-  if (fuse_reply_open(req, fi) == -ENOENT) mount.view.close(*dir);
-}
-
-// The first entry to give. From the beginning on, a new listing is taken.
-Result<std::size_t> begin_reading(MountState& mount, OpenDir& dir, off_t offset) {
-  if (offset == 0 || !dir.listed) TRY(mount.view.list_again(dir));
-  return dir.entries.after(static_cast<std::uint64_t>(offset));
-}
-
-void do_readdir(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset,
-                struct fuse_file_info* fi) {
-  OpenDir& dir = dir_of(fi);
-  const auto first = begin_reading(state_of(req), dir, offset);
-  if (!first.ok()) return reply_error(req, first.error());
+  const auto opened = mount.listings.get(ino, offset);
+  if (!opened.ok()) return reply_error(req, opened.error());
+  const OpenDir& dir = **opened;
+  if (offset == 0) note_listed(mount, ino);
   std::vector<char> buffer(size);
   std::size_t used = 0;
-  for (std::size_t at = *first; at < dir.entries.size(); ++at) {
+  for (std::size_t at = dir.entries.after(static_cast<std::uint64_t>(offset));
+       at < dir.entries.size(); ++at) {
     const ListedEntry entry = dir.entries[at];
     struct stat st {};
     st.st_ino = entry.shown_inode;
@@ -47,18 +41,21 @@ void do_readdir(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset,
     if (need > size - used) break;
     used += need;
   }
+  if (used == 0) mount.listings.drop(ino);
   fuse_reply_buf(req, buffer.data(), used);
 }
 
 void do_readdirplus(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset,
-                    struct fuse_file_info* fi) {
+                    struct fuse_file_info*) {
   MountState& mount = state_of(req);
-  OpenDir& dir = dir_of(fi);
-  const auto first = begin_reading(mount, dir, offset);
-  if (!first.ok()) return reply_error(req, first.error());
+  const auto opened = mount.listings.get(ino, offset);
+  if (!opened.ok()) return reply_error(req, opened.error());
+  const OpenDir& dir = **opened;
+  if (offset == 0) note_listed(mount, ino);
   std::vector<char> buffer(size);
   std::size_t used = 0;
-  for (std::size_t at = *first; at < dir.entries.size(); ++at) {
+  for (std::size_t at = dir.entries.after(static_cast<std::uint64_t>(offset));
+       at < dir.entries.size(); ++at) {
     const ListedEntry entry = dir.entries[at];
     struct fuse_entry_param param {};
     param.attr.st_ino = entry.shown_inode;
@@ -78,12 +75,8 @@ void do_readdirplus(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offs
     }
     used += need;
   }
+  if (used == 0) mount.listings.drop(ino);
   fuse_reply_buf(req, buffer.data(), used);
-}
-
-void do_releasedir(fuse_req_t req, fuse_ino_t, struct fuse_file_info* fi) {
-  state_of(req).view.close(&dir_of(fi));
-  fuse_reply_err(req, 0);
 }
 
 void do_fsyncdir(fuse_req_t req, fuse_ino_t ino, int, struct fuse_file_info*) {
@@ -96,7 +89,6 @@ void add_directory_operations(struct fuse_lowlevel_ops& ops) {
   ops.opendir = do_opendir;
   ops.readdir = do_readdir;
   ops.readdirplus = do_readdirplus;
-  ops.releasedir = do_releasedir;
   ops.fsyncdir = do_fsyncdir;
 }
 

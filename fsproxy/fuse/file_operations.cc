@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <memory>
 #include <vector>
 
 #include "fsproxy/fuse/operations.h"
@@ -74,7 +75,7 @@ void note_sync(MountState& mount, steady_clock::time_point begin) {
 // A disk takes its time, and nobody else is to wait for it; but where it is as quick as handing the
 // work over, and there is little to write, that is not worth it.
 void do_fsync(fuse_req_t req, fuse_ino_t, int data_only, struct fuse_file_info* fi) {
-  constexpr std::int64_t kQuick = 300;  // microseconds
+  constexpr std::int64_t kQuick = 1500;  // microseconds
   constexpr off_t kLittle = 1 << 20;
   MountState& mount = state_of(req);
   overlay::OpenFile& file = file_of(fi);
@@ -88,12 +89,12 @@ void do_fsync(fuse_req_t req, fuse_ino_t, int data_only, struct fuse_file_info* 
     if (!file.lower) note_sync(mount, begin);
     return;
   }
-  const int log = mount.view.unsynced_log().release();
-  mount.slow.run([req, copy, log, data_only, begin, &mount] {
+  const auto logs = std::make_shared<const std::vector<os::UniqueFd>>(mount.view.unsynced_logs());
+  mount.slow.run([req, copy, logs, data_only, begin, &mount] {
     const os::UniqueFd fd(copy);
-    const os::UniqueFd records(log);
     // A file that survives must not do so without its base.
-    if (records && ::fdatasync(records.get()) != 0) {
+    for (const os::UniqueFd& log : *logs) {
+      if (::fdatasync(log.get()) == 0) continue;
       fuse_reply_err(req, errno);
       return;
     }
@@ -136,18 +137,21 @@ void add_file_operations(struct fuse_lowlevel_ops& ops) {
   ops.lseek = do_lseek;
 }
 
-const struct fuse_lowlevel_ops& mount_operations() {
-  // Extended attributes, flush, access and locks are left to the kernel: it asks once and then no
-  // more. Locks are then its own, which is right for one mount.
-  static const struct fuse_lowlevel_ops ops = [] {
+const struct fuse_lowlevel_ops& mount_operations(bool attributes) {
+  // Flush, access, locks and mostly extended attributes are left to the kernel: it asks once and
+  // then no more. Locks are then its own, which is right for one mount.
+  const auto make = [](bool with_attributes) {
     struct fuse_lowlevel_ops out {};
     add_name_operations(out);
     add_open_operations(out);
     add_file_operations(out);
     add_directory_operations(out);
+    if (with_attributes) add_attribute_operations(out);
     return out;
-  }();
-  return ops;
+  };
+  static const struct fuse_lowlevel_ops plain = make(false);
+  static const struct fuse_lowlevel_ops extended = make(true);
+  return attributes ? extended : plain;
 }
 
 }  // namespace cofferdam::fsproxy

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fsproxy/fuse/copy_queue.h"
+#include "fsproxy/fuse/listings.h"
 #include "fsproxy/fuse/passthrough.h"
 #include "fsproxy/fuse/reply.h"
 #include "fsproxy/fuse/write_meter.h"
@@ -28,21 +29,24 @@ struct MountState {
   CopyQueue& copies;
   Passthrough& passthrough;
   WriteMeter& meter;
+  Listings& listings;
   // How long the last fsync took, microseconds. Any thread.
   std::atomic<std::int64_t> sync_us{1'000'000};
-  // What the kernel is to forget, told in batches by another thread.
+  // What the kernel is to forget, told in batches by another thread: now, and in a while.
   std::vector<overlay::Stale> stale = {};
+  std::vector<overlay::Stale> expiring = {};
   // Files that are written past this service: what they hold is charged again and again.
   std::set<Handle*> writers = {};
 };
 
-// For fuse_session_new; lives as long as the process.
-const struct fuse_lowlevel_ops& mount_operations();
+// For fuse_session_new; lives as long as the process. `attributes`: with the extended ones.
+const struct fuse_lowlevel_ops& mount_operations(bool attributes);
 
 // The parts of the table.
 void add_name_operations(struct fuse_lowlevel_ops& ops);
 void add_file_operations(struct fuse_lowlevel_ops& ops);
 void add_open_operations(struct fuse_lowlevel_ops& ops);
+void add_attribute_operations(struct fuse_lowlevel_ops& ops);
 void add_directory_operations(struct fuse_lowlevel_ops& ops);
 
 inline MountState& state_of(fuse_req_t req) {

@@ -84,7 +84,8 @@ class Reader final {
 
 Result<MountPolicy> parse_mount(const Json& json, const std::string& where,
                                 const NamesOf& names_of) {
-  Reader in(json, where, {"name", "path", "lower", "layer", "writable", "record", "rules"});
+  Reader in(json, where,
+            {"name", "path", "lower", "layer", "writable", "record", "xattr", "rules"});
   TRY(in.status());
   MountPolicy mount;
   mount.name = in.text("name");
@@ -93,6 +94,7 @@ Result<MountPolicy> parse_mount(const Json& json, const std::string& where,
   mount.layer = in.path_or_null("layer");
   mount.writable = in.flag("writable");
   mount.record = in.flag("record");
+  mount.extended = in.flag("xattr");
   TRY(in.status());
   if (mount.name.empty()) return Error(where + ": name is empty");
   if (mount.writable && !mount.layer) return Error(where + ": writable needs a layer");

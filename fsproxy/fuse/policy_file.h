@@ -36,6 +36,7 @@ struct MountPolicy {
   std::optional<std::string> layer;
   bool writable = false;
   bool record = false;
+  bool extended = false;  // extended attributes
   policy::FsRules rules;
 };
 

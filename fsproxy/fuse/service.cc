@@ -146,7 +146,8 @@ Json Service::stats() const {
   Json mounts = Json::array();
   for (const auto& session : sessions_) {
     mounts.push_back({{"name", session->name()},
-                      {"requests", session->requests()},
+                      {"requests", session->requests().all()},
+                      {"by_operation", session->requests().by_operation()},
                       {"nodes", session->nodes()},
                       {"watches", session->watches()},
                       {"passthrough", session->passthrough()},

@@ -27,6 +27,9 @@ constexpr std::chrono::microseconds kShortSleep{80};
 constexpr std::size_t kMaxNodes = 1U << 17U;
 constexpr std::size_t kPruned = 8192;
 constexpr std::chrono::milliseconds kHouse{5};
+// How long the kernel keeps a listing of a directory that is not watched. Less than a second, with
+// the time that passes before the notifier is told.
+constexpr std::chrono::milliseconds kListedFor{800};
 // How often it is due without a request, while something is written past us.
 constexpr std::chrono::milliseconds kMeter{20};
 
@@ -61,6 +64,7 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
   options.layer = mount.layer;
   options.writable = mount.writable;
   options.record = mount.record;
+  options.extended = mount.extended;
   options.owner_uid = policy.owner.uids.front();
   options.owner_gid = policy.owner.gids.front();
   options.rules = mount.rules;
@@ -80,15 +84,16 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
   TRY(out->slow_.open());
   out->copies_ = std::make_unique<CopyQueue>(*out->view_, out->slow_);
   out->passthrough_ = std::make_unique<Passthrough>(nullptr, 0);
-  out->state_ =
-      std::unique_ptr<MountState>(new MountState{*out->view_, *out->guard_, out->owner_, out->slow_,
-                                                 *out->copies_, *out->passthrough_, out->meter_});
+  out->listings_ = std::make_unique<Listings>(*out->view_);
+  out->state_ = std::unique_ptr<MountState>(
+      new MountState{*out->view_, *out->guard_, out->owner_, out->slow_, *out->copies_,
+                     *out->passthrough_, out->meter_, *out->listings_});
   out->stop_event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!out->stop_event_) return Error::from_errno("eventfd");
   char program[] = "cofferdam-fsproxy";
   char* argv[] = {program, nullptr};
   struct fuse_args args = FUSE_ARGS_INIT(1, argv);
-  const struct fuse_lowlevel_ops& ops = mount_operations();
+  const struct fuse_lowlevel_ops& ops = mount_operations(mount.extended);
   out->fuse_.reset(fuse_session_new(&args, &ops, sizeof ops, out->state_.get()));
   fuse_opt_free_args(&args);
   if (!out->fuse_) return Error("mount " + mount.name + ": no FUSE session");
@@ -168,8 +173,10 @@ void Session::keep_house() {
 
 void Session::tell_what_waits() {
   passthrough_->flush();
-  if (state_->stale.empty()) return;
-  notifier_->tell(std::exchange(state_->stale, {}), false);
+  if (!state_->stale.empty()) notifier_->tell(std::exchange(state_->stale, {}), false);
+  if (!state_->expiring.empty()) {
+    notifier_->tell_after(std::exchange(state_->expiring, {}), kListedFor);
+  }
 }
 
 // What the kernel remembers we have to remember, too: it is asked to forget before that is too
@@ -216,9 +223,9 @@ void Session::serve() {
     const auto now = steady_clock::now();
     if (got > 0) {
       if (idle_since != steady_clock::time_point()) misses = 0;
+      counts_.count(buffer.mem, static_cast<std::size_t>(got));
       fuse_session_process_buf(fuse_.get(), &buffer);
       copies_->sweep();
-      requests_.fetch_add(1, std::memory_order_relaxed);
       idle_since = steady_clock::time_point();
       if (now - last_house >= kHouse) {
         last_house = now;

@@ -15,6 +15,7 @@
 #include "common/os/unique_fd.h"
 #include "fsproxy/fuse/lower_watcher.h"
 #include "fsproxy/fuse/operations.h"
+#include "fsproxy/fuse/request_counts.h"
 #include "fsproxy/fuse/stale_notifier.h"
 #include "fsproxy/overlay/ledger.h"
 
@@ -42,7 +43,7 @@ class Session final {
   void join();
 
   const std::string& name() const { return name_; }
-  std::uint64_t requests() const { return requests_; }
+  const RequestCounts& requests() const { return counts_; }
   std::uint64_t nodes() const { return nodes_; }
   std::uint64_t denials() const { return guard_->denials(); }
   const WriteMeter& meter() const { return meter_; }
@@ -81,12 +82,13 @@ class Session final {
   SlowWork slow_;
   std::unique_ptr<CopyQueue> copies_;
   std::unique_ptr<Passthrough> passthrough_;
+  std::unique_ptr<Listings> listings_;
   std::unique_ptr<MountState> state_;
   std::unique_ptr<struct fuse_session, Destroy> fuse_;
   os::UniqueFd stop_event_;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
-  std::atomic<std::uint64_t> requests_{0};
+  RequestCounts counts_;
   std::atomic<std::uint64_t> nodes_{0};
   std::chrono::steady_clock::time_point last_flush_{};
   std::atomic<std::uint64_t> watches_{0};

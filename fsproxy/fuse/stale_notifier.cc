@@ -27,22 +27,28 @@ bool StaleNotifier::idle() {
 
 void StaleNotifier::tell(std::vector<overlay::Stale> stale, bool twice) {
   const std::lock_guard lock(mutex_);
-  now_.push_back({steady_clock::time_point(), std::move(stale), twice});
+  now_.push_back({std::move(stale), twice});
+  ready_.notify_one();
+}
+
+void StaleNotifier::tell_after(std::vector<overlay::Stale> stale, std::chrono::milliseconds delay) {
+  const std::lock_guard lock(mutex_);
+  later_.emplace(steady_clock::now() + delay, Batch{std::move(stale), false});
   ready_.notify_one();
 }
 
 void StaleNotifier::work() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (now_.empty() && !later_.empty() && later_.front().due <= steady_clock::now()) {
-      now_.push_back(std::move(later_.front()));
-      later_.pop_front();
+    if (now_.empty() && !later_.empty() && later_.begin()->first <= steady_clock::now()) {
+      now_.push_back(std::move(later_.begin()->second));
+      later_.erase(later_.begin());
     }
     if (now_.empty()) {
       if (later_.empty()) {
         ready_.wait(lock);
       } else {
-        ready_.wait_until(lock, later_.front().due);
+        ready_.wait_until(lock, later_.begin()->first);
       }
       continue;
     }
@@ -54,7 +60,7 @@ void StaleNotifier::work() {
     lock.lock();
     telling_ = false;
     if (batch.again) {
-      later_.push_back({steady_clock::now() + kAgainAfter, std::move(batch.stale), false});
+      later_.emplace(steady_clock::now() + kAgainAfter, Batch{std::move(batch.stale), false});
     }
   }
 }

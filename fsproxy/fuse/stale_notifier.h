@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -29,6 +30,8 @@ class StaleNotifier final {
 
   // Any thread. `twice`: it came from lower.
   void tell(std::vector<overlay::Stale> stale, bool twice);
+  // Any thread.
+  void tell_after(std::vector<overlay::Stale> stale, std::chrono::milliseconds delay);
   // Nothing is left to be told now. Any thread.
   bool idle();
   // Tells nothing more. The mount must still be served: the kernel may be waiting for an answer
@@ -37,7 +40,6 @@ class StaleNotifier final {
 
  private:
   struct Batch {
-    std::chrono::steady_clock::time_point due;
     std::vector<overlay::Stale> stale;
     bool again = false;
   };
@@ -47,10 +49,10 @@ class StaleNotifier final {
   struct fuse_session* session_;
   std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<Batch> now_;    // under mutex_
-  std::deque<Batch> later_;  // under mutex_, by time
-  bool telling_ = false;     // under mutex_
-  bool stopping_ = false;    // under mutex_
+  std::deque<Batch> now_;                                              // under mutex_
+  std::multimap<std::chrono::steady_clock::time_point, Batch> later_;  // under mutex_
+  bool telling_ = false;                                               // under mutex_
+  bool stopping_ = false;                                              // under mutex_
   std::thread thread_;
 };
 

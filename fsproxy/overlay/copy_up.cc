@@ -72,8 +72,10 @@ Result<os::UniqueFd> Overlay::stage_file(const LowerStat& lower, int lower_dir,
                              O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!to) return Error::from_errno("copy up: create");
     if (data == Data::kNone) return to;
-    TRY_ASSIGN(const os::UniqueFd from, open_lower(lower_dir, name, lower.identity));
-    TRY_ASSIGN(const LowerStat before, stat_lower(from.get(), ""));
+    TRY_ASSIGN(const LowerFile opened,
+               open_lower(lower_dir, name, lower.identity, LowerKind::kKnown));
+    const os::UniqueFd& from = opened.fd;
+    const LowerStat& before = opened.now;
     const bool dense = allocated(before.st) >= static_cast<std::uint64_t>(before.st.st_size);
     if (base.content && dense && version_of(before.st) == base.record.version) {
       TRY(os::write_all(to.get(), *base.content));
@@ -132,7 +134,7 @@ Status Overlay::copy_up_one(Node& node, Data data) {
   if (data == Data::kContent) ready = take_prepared(node, lower);
   std::optional<Records::Hashed> hashed;
   if (ready) hashed = Records::Hashed{ready->version, ready->sha256};
-  auto taken = records_->take(path, lower_dir->get(), at.name, hashed ? &*hashed : nullptr);
+  auto taken = records_->take(path, lower_dir->get(), at.name, lower, hashed ? &*hashed : nullptr);
   if (!taken.ok()) {
     if (ready) drop_prepared(std::move(ready));
     return taken.error();
@@ -141,6 +143,8 @@ Status Overlay::copy_up_one(Node& node, Data data) {
 
   std::uint64_t bytes = 4096;
   if (node.is_regular()) bytes = data == Data::kNone ? 0 : allocated(lower.st);
+  // The block of its attributes.
+  if (options_.extended) bytes += 4096;
   if (ready) {
     bytes = ready->reserved;
     if (Status entry = reserve("copy_up", path, 0, 1); !entry.ok()) {
@@ -164,6 +168,7 @@ Status Overlay::copy_up_one(Node& node, Data data) {
     } else {
       TRY(stage_other(lower, lower_dir->get(), at.name, staged));
     }
+    TRY(copy_attributes(node, lower_dir->get(), at.name, staged));
     TRY(dress(work_.get(), staged, lower.st));
     if (::fstatat(work_.get(), staged.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
       return Error::from_errno("copy up: stat");

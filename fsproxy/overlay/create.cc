@@ -223,8 +223,7 @@ Result<Overlay::Created> Overlay::create(NodeId parent_id, const std::string& na
     ++existing->node->lookups;
     return Created{entry, opened.file};
   }
-  if (files_.size() + listings_.size() >= options_.max_open)
-    return Error::from_errno("create", ENFILE);
+  if (files_.size() >= options_.max_open) return Error::from_errno("create", ENFILE);
   os::UniqueFd fd;
   const int access = flags & O_ACCMODE;
   TRY_ASSIGN(

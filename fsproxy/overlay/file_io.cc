@@ -52,8 +52,7 @@ Result<Overlay::Opened> Overlay::open_file(NodeId id, int flags) {
   if (node == nullptr) return Error::from_errno("open", ESTALE);
   if (node->is_dir()) return Error::from_errno("open", EISDIR);
   if (!node->is_regular()) return Error::from_errno("open", ENXIO);
-  if (files_.size() + listings_.size() >= options_.max_open)
-    return Error::from_errno("open", ENFILE);
+  if (files_.size() >= options_.max_open) return Error::from_errno("open", ENFILE);
   const int access = flags & O_ACCMODE;
   const bool truncates = (flags & O_TRUNC) != 0;
   const bool writes = access != O_RDONLY || truncates;
@@ -83,16 +82,16 @@ Result<Overlay::Opened> Overlay::open_file(NodeId id, int flags) {
     return Opened{file, true};
   }
   TRY_ASSIGN(const DirRef dir, dirs_->lower(*at.parent));
-  TRY_ASSIGN(os::UniqueFd fd, open_lower(dir->get(), at.name, node->origin));
-  TRY_ASSIGN(const LowerStat now, stat_lower(fd.get(), ""));
-  const layer::Version version = version_of(now.st);
+  const LowerKind kind = at.parent->watched ? LowerKind::kKnown : LowerKind::kLook;
+  TRY_ASSIGN(LowerFile lower, open_lower(dir->get(), at.name, node->origin, kind));
+  const layer::Version version = version_of(lower.now.st);
   if (!node->read_recorded && records_->active()) {
     records_->note_read(nodes_.path(*node), version);
     node->read_recorded = true;
   }
   const bool same = node->cached && *node->cached == version;
   node->cached = version;
-  TRY_ASSIGN(OpenFile * file, add_file(*node, std::move(fd), true, false));
+  TRY_ASSIGN(OpenFile * file, add_file(*node, std::move(lower.fd), true, false));
   file->opened = version;
   return Opened{file, same};
 }

@@ -106,11 +106,14 @@ Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name, Gap* ga
       }
       if (known != nullptr && known->upper && known->upper_inode == st.st_ino) {
         if (known->merged) TRY(follow_lower(*known, dir, name));
-        shape(*known, st);
-        return Found{known, st};
+        Found found{known, st, st};
+        shape(*known, found.st);
+        return found;
       }
       if (known != nullptr) detach(*known, dir, name);
-      return adopt_upper(dir, name, st, nodes_.child_path(dir, name));
+      TRY_ASSIGN(Found found, adopt_upper(dir, name, st, nodes_.child_path(dir, name)));
+      found.upper = st;
+      return found;
     }
     if (errno != ENOENT) return Error::from_errno("lookup");
   }
@@ -125,12 +128,15 @@ Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name, Gap* ga
   }
   if (known != nullptr && !known->upper && known->origin == lower->identity &&
       known->type == (lower->st.st_mode & S_IFMT)) {
-    struct stat st = lower->st;
-    shape(*known, st);
-    return Found{known, st};
+    Found found{known, lower->st, {}, lower};
+    shape(*known, found.st);
+    return found;
   }
   if (known != nullptr) detach(*known, dir, name);
-  return adopt_lower(dir, name, *lower, nodes_.child_path(dir, name));
+  TRY_ASSIGN(Found found, adopt_lower(dir, name, *lower, nodes_.child_path(dir, name)));
+  // Not of what joined a copy.
+  if (!found.node->upper) found.lower = lower;
+  return found;
 }
 
 // A name of HOME that is never shown need not be there to be asked for: the question is the event.

@@ -21,9 +21,9 @@ std::unique_ptr<CopyJob> Overlay::begin_copy(NodeId id) {
     return nullptr;
   }
   auto job = std::make_unique<CopyJob>();
-  auto from = open_lower((*dir)->get(), at.name, node->origin);
+  auto from = open_lower((*dir)->get(), at.name, node->origin, LowerKind::kKnown);
   if (!from.ok()) return nullptr;
-  job->from = std::move(from).value();
+  job->from = std::move(from->fd);
   job->version = version_of(lower->st);
   // What the ordinary way refuses, it also tells.
   const std::uint64_t bytes = static_cast<std::uint64_t>(lower->st.st_blocks) * 512;

@@ -65,7 +65,7 @@ std::uint64_t Overlay::shown_links(const Node& node, std::uint64_t links) {
 Status Overlay::record_lower(Node& dir, const std::string& name, const LowerStat& lower,
                              const std::string& path) {
   TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(dir));
-  TRY(records_->record(path, lower_dir->get(), name));
+  TRY(records_->record(path, lower_dir->get(), name, lower));
   if (S_ISDIR(lower.st.st_mode) || lower.st.st_nlink < 2) return {};
   TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
   struct stat st {};

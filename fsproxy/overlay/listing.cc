@@ -135,8 +135,8 @@ Result<OpenDir*> Overlay::open_directory(NodeId id) {
   Node* node = nodes_.find(id);
   if (node == nullptr) return Error::from_errno("opendir", ESTALE);
   if (!node->is_dir()) return Error::from_errno("opendir", ENOTDIR);
-  if (files_.size() + listings_.size() >= options_.max_open)
-    return Error::from_errno("opendir", ENFILE);
+  // They hold no descriptor; max_listed_bytes bounds what is in them.
+  if (listings_.size() >= options_.max_open) return Error::from_errno("opendir", ENFILE);
   auto owned = std::make_unique<OpenDir>();
   OpenDir* dir = owned.get();
   dir->node = node;

@@ -76,18 +76,21 @@ Result<LowerStat> stat_lower(int dir_fd, const std::string& name) {
   return out;
 }
 
-Result<os::UniqueFd> open_lower(int dir_fd, const std::string& name,
-                                const LowerIdentity& expected) {
-  TRY_ASSIGN(const LowerStat before, stat_lower(dir_fd, name));
-  if (before.identity != expected) return Error::from_errno("open", ESTALE);
-  if (!S_ISREG(before.st.st_mode) && !S_ISDIR(before.st.st_mode)) {
-    return Error::from_errno("open", EACCES);
+Result<LowerFile> open_lower(int dir_fd, const std::string& name, const LowerIdentity& expected,
+                             LowerKind kind) {
+  if (kind == LowerKind::kLook) {
+    TRY_ASSIGN(const LowerStat before, stat_lower(dir_fd, name));
+    if (before.identity != expected) return Error::from_errno("open", ESTALE);
+    if (!S_ISREG(before.st.st_mode) && !S_ISDIR(before.st.st_mode)) {
+      return Error::from_errno("open", EACCES);
+    }
   }
+  LowerFile out;
   // O_NONBLOCK: should a FIFO have taken the name meanwhile.
-  TRY_ASSIGN(os::UniqueFd fd, os::open_beneath(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY));
-  TRY_ASSIGN(const LowerStat after, stat_lower(fd.get(), ""));
-  if (after.identity != expected) return Error::from_errno("open", ESTALE);
-  return fd;
+  TRY_ASSIGN(out.fd, os::open_beneath(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+  TRY_ASSIGN(out.now, stat_lower(out.fd.get(), ""));
+  if (out.now.identity != expected) return Error::from_errno("open", ESTALE);
+  return out;
 }
 
 Result<std::string> read_link(int dir_fd, const std::string& name) {

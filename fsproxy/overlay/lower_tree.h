@@ -22,8 +22,18 @@ struct LowerStat {
 // directory does not exist.
 Result<LowerStat> stat_lower(int dir_fd, const std::string& name);
 
+struct LowerFile {
+  os::UniqueFd fd;
+  LowerStat now;
+};
+
+// How well a caller knows that a regular file or a directory is there: whoever has just looked, or
+// is told of changes, need not look again.
+enum class LowerKind : std::uint8_t { kKnown, kLook };
+
 // A regular file or a directory for reading; `expected` must still be what is there (ESTALE).
-Result<os::UniqueFd> open_lower(int dir_fd, const std::string& name, const LowerIdentity& expected);
+Result<LowerFile> open_lower(int dir_fd, const std::string& name, const LowerIdentity& expected,
+                             LowerKind kind);
 
 layer::Version version_of(const struct stat& st);
 std::int64_t to_ns(const struct timespec& time);

@@ -65,7 +65,7 @@ Result<std::unique_ptr<Overlay>> Overlay::open(Options options, Ledger& ledger,
 
 Status Overlay::open_layer() {
   const std::filesystem::path layer = *options_.layer;
-  for (const char* name : {"upper", "work", "base", "index"}) {
+  for (const char* name : {"upper", "work", "index"}) {
     TRY(os::make_directories(layer / name, 0700));
   }
   TRY_ASSIGN(work_, os::open_file(layer / "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
@@ -81,22 +81,12 @@ Status Overlay::open_layer() {
   TRY_ASSIGN(const auto whiteouts, meta_->whiteouts());
   whiteout_rows_.insert(whiteouts.begin(), whiteouts.end());
   TRY(numbers_.load(&*meta_));
-  os::UniqueFd base;
-  TRY_ASSIGN(base, os::open_file(layer / "base", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  struct stat store {};
-  if (::fstat(base.get(), &store) != 0) return Error::from_errno("layer");
-  if (work.st_dev != store.st_dev) return Error("base and work lie on different file systems");
-  os::UniqueFd work_again(::fcntl(work_.get(), F_DUPFD_CLOEXEC, 3));
-  if (!work_again) return Error::from_errno("layer");
-  TRY_ASSIGN(const std::uint64_t rows, meta_->base_rows());
-  records_ =
-      std::make_unique<Records>(options_.record ? &*meta_ : nullptr,
-                                BaseStore(std::move(base), std::move(work_again), ledger_), rows);
+  records_ = std::make_unique<Records>(options_.record ? &*meta_ : nullptr, ledger_);
   return load_links();
 }
 
 Status Overlay::set_up_root(bool fresh) {
-  if (!records_) records_ = std::make_unique<Records>(nullptr, BaseStore(ledger_), 0);
+  if (!records_) records_ = std::make_unique<Records>(nullptr, ledger_);
   Node& root = nodes_.root();
   std::optional<LowerStat> lower;
   if (options_.lower) {
@@ -142,7 +132,7 @@ Status Overlay::count_usage() {
     add_bytes(st);
   }));
   TRY(walk_below(links_.directory(), add_bytes));
-  TRY(walk_below(records_->directory(), add_bytes));
+  bytes += static_cast<std::int64_t>(meta_->stored_bytes());
   ledger_.add(bytes, entries);
   // An empty directory costs nothing, what makes it large does.
   nodes_.root().blocks = 8;

@@ -37,11 +37,12 @@ struct Options {
   std::optional<std::string> layer;  // layer directory; none: read only
   bool writable = false;
   bool record = false;
-  uid_t owner_uid = 0;  // of what is made in upper
+  bool extended = false;  // attributes user.* exist, and go along with a copy-up
+  uid_t owner_uid = 0;    // of what is made in upper
   gid_t owner_gid = 0;
   policy::FsRules rules;
   std::size_t dir_capacity = 512;              // cached directory descriptors per tree
-  std::size_t max_open = 8192;                 // open files and directory listings
+  std::size_t max_open = 8192;                 // open files, and as many listings
   std::size_t max_listed_bytes = 256U << 20U;  // of all open listings together
   LowerWatch* watch = nullptr;                 // must outlive the view
 };
@@ -143,6 +144,15 @@ class Overlay final {
   Status sync(OpenFile& file, bool data_only);
   void close(OpenFile* file);
 
+  // --- extended attributes: user.* of files and directories.
+  Result<std::string> attribute(NodeId id, const std::string& name);
+  Result<std::vector<std::string>> attribute_names(NodeId id);
+  // Whether an attribute of that name may be set or removed at all.
+  Status may_change_attribute(const std::string& name) const;
+  // `flags` as of setxattr(2).
+  Status set_attribute(NodeId id, const std::string& name, std::string_view value, int flags);
+  Status remove_attribute(NodeId id, const std::string& name);
+
   // --- copy-up of what is large. begin_copy: null where a copy-up has nothing long to do; else
   // run() the job on any thread and give it back to end_copy, whatever became of it. The next
   // copy-up of the node then uses it.
@@ -177,9 +187,10 @@ class Overlay final {
   struct statvfs statistics() const;
   // Writes pending read records; call at least every Records::kFlushInterval while there are any.
   Status flush_records() { return records_->flush_reads(); }
-  // A descriptor of what has to be synced before a file is, if there is anything. Whoever takes it
-  // syncs it.
-  os::UniqueFd unsynced_log() { return meta_ ? meta_->unsynced_log() : os::UniqueFd(); }
+  // Descriptors of what has to be synced before a file is. Whoever takes them syncs them.
+  std::vector<os::UniqueFd> unsynced_logs() {
+    return meta_ ? meta_->unsynced_logs() : std::vector<os::UniqueFd>();
+  }
   bool has_pending_records() const { return records_->has_unwritten_reads(); }
 
   bool knows(NodeId id) const { return nodes_.contains(id); }
@@ -203,6 +214,10 @@ class Overlay final {
   struct Found {
     Node* node = nullptr;
     struct stat st {};
+    // What lies there in upper, before it was made what is shown.
+    std::optional<struct stat> upper = {};
+    // What lower has there, where it was looked at.
+    std::optional<LowerStat> lower = {};
   };
   // A name that is free in the merged view, and where to make it.
   struct Slot {
@@ -264,6 +279,12 @@ class Overlay final {
   Status reserve(std::string_view operation, const std::string& path, std::uint64_t bytes,
                  std::uint64_t entries);
 
+  // extended.cc
+  Result<os::UniqueFd> open_for_attributes(Node& node, bool changes);
+  void charge_attributes(Node& node, int fd, std::uint64_t before, std::uint64_t reserved);
+  Status copy_attributes(const Node& node, int lower_dir, const std::string& name,
+                         const std::string& staged);
+
   // links.cc
   Status load_links();
   Result<bool> covers_lower(const std::string& path);
@@ -297,7 +318,7 @@ class Overlay final {
     bool over_lower = false;
     struct stat before {};  // of the upper object, where there is one
   };
-  Result<Removal> begin_removal(Node& parent, const std::string& name, const Node& node);
+  Result<Removal> begin_removal(Node& parent, const std::string& name, const Found& found);
   Status make_whiteout(int dir_fd, const std::string& name);
   Status put_whiteout(Node& parent, int dir_fd, const std::string& name, bool replaces,
                       bool is_directory);

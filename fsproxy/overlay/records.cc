@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <vector>
+#include <algorithm>
 
 #include "common/os/files.h"
 
@@ -29,9 +29,6 @@ bool same_version(const Version& a, const Version& b) {
 }
 
 }  // namespace
-
-Records::Records(layer::MetaStore* meta, BaseStore store, std::uint64_t rows)
-    : meta_(meta), store_(std::move(store)), rows_(rows) {}
 
 void Records::note_read(std::string path, const Version& version) {
   if (active()) reads_.emplace(std::move(path), version);
@@ -66,39 +63,49 @@ Status Records::commit() {
 Status Records::take_content(PendingBase& base, int dir_fd, const std::string& name,
                              LowerStat& st) {
   constexpr int kAttempts = 3;
+  constexpr std::size_t kPiece = 256 * 1024;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    auto opened = open_lower(dir_fd, name, st.identity);
+    auto opened = open_lower(dir_fd, name, st.identity, LowerKind::kKnown);
     if (!opened.ok()) {
       // Not readable for us: nothing is known of its content.
       base.record.state = BaseState::kUnknown;
       return {};
     }
+    const auto size = static_cast<std::size_t>(st.st.st_size);
+    const bool keep = size <= kStoreLimit;
     Sha256 hash;
-    const bool keep = st.st.st_size <= static_cast<off_t>(kStoreLimit);
     std::string content;
-    if (keep) content.reserve(static_cast<std::size_t>(st.st.st_size));
-    std::vector<char> buffer(256 * 1024);
+    std::uint64_t seen = 0;
     bool failed = false;
     for (;;) {
-      const ssize_t got = ::read(opened->get(), buffer.data(), buffer.size());
-      if (got < 0 && errno == EINTR) continue;
+      // One more than there is, so that the first piece of a file that is kept is all of it.
+      const std::size_t begin = keep ? content.size() : 0;
+      const std::size_t room = keep ? size + 1 - std::min(size, begin) : kPiece;
+      content.resize(begin + room);
+      const ssize_t got = ::read(opened->fd.get(), content.data() + begin, room);
+      if (got < 0 && errno == EINTR) {
+        content.resize(begin);
+        continue;
+      }
       if (got < 0) failed = true;
-      if (got <= 0) break;
-      const std::string_view piece(buffer.data(), static_cast<std::size_t>(got));
-      hash.update(piece);
-      if (keep && content.size() <= kStoreLimit) content.append(piece);
+      const auto added = static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+      content.resize(begin + added);
+      seen += added;
+      if (!keep && added > 0) hash.update(content);
+      // It grew: read again, in vain if need be.
+      if (added == 0 || (keep && (added < room || seen > size))) break;
     }
-    const auto after = stat_lower(opened->get(), "");
+    const auto after = stat_lower(opened->fd.get(), "");
     if (failed || !after.ok()) break;
     base.record.version = version_of(after->st);
-    const bool same = same_version(version_of(st.st), base.record.version);
+    const bool same = same_version(version_of(st.st), base.record.version) && seen == size;
     st = *after;
     if (!same) continue;
-    base.record.sha256 = hash.finish();
-    if (keep && content.size() <= kStoreLimit) {
-      TRY_ASSIGN(base.record.stored, store_.put(*base.record.sha256, content));
+    if (keep) {
+      hash.update(content);
       base.content = std::move(content);
     }
+    base.record.sha256 = hash.finish();
     return {};
   }
   base.record.state = BaseState::kUnknown;
@@ -112,7 +119,6 @@ Result<BaseState> Records::state_of(const std::string& path, const Version& vers
     // The workload worked from another version than the one that is there now.
     record.version = read->version;
     record.sha256.reset();
-    record.stored = false;
     return BaseState::kUnknown;
   }
   const bool changed_since_start =
@@ -122,7 +128,7 @@ Result<BaseState> Records::state_of(const std::string& path, const Version& vers
 }
 
 Result<PendingBase> Records::take(std::string path, int dir_fd, const std::string& name,
-                                  const Hashed* known) {
+                                  const LowerStat& now, const Hashed* known) {
   PendingBase base;
   base.record.path = std::move(path);
   base.record.state = BaseState::kKnown;
@@ -131,22 +137,16 @@ Result<PendingBase> Records::take(std::string path, int dir_fd, const std::strin
   TRY_ASSIGN(const auto existing, meta_->base(base.record.path));
   if (existing) return base;
   base.already_recorded = false;
-  if (dir_fd < 0) return base;
-  auto found = stat_lower(dir_fd, name);
-  if (!found.ok()) {
-    if (found.error().error_number() == ENOENT) return base;
-    return found.error();
-  }
-  LowerStat st = *found;
+  LowerStat st = now;
   base.record.version = version_of(st.st);
   if (known != nullptr && same_version(known->version, base.record.version)) {
     base.record.sha256 = known->sha256;
   } else if (base.record.version.kind == Kind::kFile) {
     TRY(take_content(base, dir_fd, name, st));
   } else if (base.record.version.kind == Kind::kSymlink) {
-    TRY_ASSIGN(const std::string target, read_link(dir_fd, name));
+    TRY_ASSIGN(std::string target, read_link(dir_fd, name));
     base.record.sha256 = sha256(target);
-    TRY_ASSIGN(base.record.stored, store_.put(*base.record.sha256, target));
+    base.content = std::move(target);
   }
   return base;
 }
@@ -154,6 +154,13 @@ Result<PendingBase> Records::take(std::string path, int dir_fd, const std::strin
 Status Records::write(PendingBase& base, const std::optional<Version>& now) {
   if (base.already_recorded) return {};
   layer::BaseRecord& record = base.record;
+  // What was read and this go out together.
+  if (!in_batch_ && has_unwritten_reads()) {
+    TRY(begin());
+    const Status written = write(base, now);
+    const Status committed = commit();
+    return written.ok() ? committed : written;
+  }
   if (record.version.kind != Kind::kAbsent) {
     TRY(flush_reads());
     record.racy = record.version.ctime_ns > now_ns() - kTicksNs;
@@ -163,38 +170,39 @@ Status Records::write(PendingBase& base, const std::optional<Version>& now) {
     }
   }
   base.already_recorded = true;
-  return insert(record);
+  return insert(base);
 }
 
-Status Records::insert(const layer::BaseRecord& record) {
-  TRY_ASSIGN(const bool added, meta_->record_base(record));
-  if (added) ++rows_;
+Status Records::insert(PendingBase& base) {
+  layer::BaseRecord& record = base.record;
+  const std::uint64_t bytes = base.content ? base.content->size() : 0;
+  record.stored = base.content && record.sha256 && (bytes == 0 || ledger_->reserve(bytes, 0));
+  if (record.stored) {
+    const auto added = meta_->record_base(record, *base.content);
+    if (added.ok() && *added) return {};
+    ledger_->add(-static_cast<std::int64_t>(bytes), 0);
+    if (added.ok()) return {};
+    const int number = added.error().error_number();
+    if (number != ENOSPC && number != EDQUOT) return added.error();
+    record.stored = false;
+  }
+  TRY(meta_->record_base(record));
   return {};
 }
 
-Status Records::record(const std::string& path, int dir_fd, const std::string& name) {
+Status Records::record(const std::string& path, int dir_fd, const std::string& name,
+                       const LowerStat& now) {
   if (!active()) return {};
-  // One transaction for the questions and the answer: half of the cost is in beginning and ending
-  // them.
-  const bool own = !in_batch_;
-  if (own) TRY(begin());
-  const Status recorded = [&]() -> Status {
-    TRY_ASSIGN(PendingBase base, take(path, dir_fd, name));
-    return write(base, std::nullopt);
-  }();
-  if (own) {
-    const Status committed = commit();
-    if (recorded.ok()) return committed;
-  }
-  return recorded;
+  TRY_ASSIGN(PendingBase base, take(path, dir_fd, name, now));
+  return write(base, std::nullopt);
 }
 
 Status Records::record_absent(const std::string& path) {
   if (!active()) return {};
-  layer::BaseRecord record;
-  record.path = path;
-  record.state = BaseState::kKnown;
-  return insert(record);
+  PendingBase base;
+  base.record.path = path;
+  base.record.state = BaseState::kKnown;
+  return insert(base);
 }
 
 }  // namespace cofferdam::overlay

@@ -136,17 +136,22 @@ void Overlay::gone(Node& node, Node& parent, const std::string& name,
 }
 
 Result<Overlay::Removal> Overlay::begin_removal(Node& parent, const std::string& name,
-                                                const Node& node) {
+                                                const Found& found) {
   TRY(copy_up(parent));
   Removal removal;
   TRY_ASSIGN(removal.dir, dirs_->upper(parent));
-  TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(parent, name));
+  std::optional<LowerStat> lower = found.lower;
+  if (!lower) {
+    TRY_ASSIGN(lower, lower_at(parent, name));
+  }
   removal.over_lower = lower.has_value();
   if (lower) {
     TRY(record_lower(parent, name, *lower, nodes_.child_path(parent, name)));
   }
-  if (node.upper &&
-      ::fstatat(removal.dir->get(), name.c_str(), &removal.before, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (found.upper) {
+    removal.before = *found.upper;
+  } else if (found.node->upper && ::fstatat(removal.dir->get(), name.c_str(), &removal.before,
+                                            AT_SYMLINK_NOFOLLOW) != 0) {
     return Error::from_errno("remove: stat");
   }
   return removal;
@@ -159,7 +164,7 @@ Status Overlay::unlink(NodeId parent_id, const std::string& name) {
   Node& node = *found.node;
   if (node.is_dir()) return Error::from_errno("unlink", EISDIR);
   const Pin keep(nodes_, node);
-  TRY_ASSIGN(const Removal removal, begin_removal(*parent, name, node));
+  TRY_ASSIGN(const Removal removal, begin_removal(*parent, name, found));
   const int dir = removal.dir->get();
   if (removal.over_lower) {
     TRY(put_whiteout(*parent, dir, name, node.upper, false));
@@ -179,7 +184,7 @@ Status Overlay::remove_directory(NodeId parent_id, const std::string& name) {
   const Pin keep(nodes_, node);
   TRY_ASSIGN(const bool empty, is_empty(node));
   if (!empty) return Error::from_errno("rmdir", ENOTEMPTY);
-  TRY_ASSIGN(const Removal removal, begin_removal(*parent, name, node));
+  TRY_ASSIGN(const Removal removal, begin_removal(*parent, name, found));
   const int dir = removal.dir->get();
   if (removal.over_lower) {
     TRY(put_whiteout(*parent, dir, name, node.upper, true));

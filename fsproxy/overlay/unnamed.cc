@@ -9,8 +9,7 @@ namespace cofferdam::overlay {
 Result<Overlay::Created> Overlay::create_unnamed(NodeId parent, mode_t mode, int flags) {
   TRY(writable());
   TRY(live_directory(parent));
-  if (files_.size() + listings_.size() >= options_.max_open)
-    return Error::from_errno("create", ENFILE);
+  if (files_.size() >= options_.max_open) return Error::from_errno("create", ENFILE);
   os::UniqueFd fd(
       ::openat(work_.get(), ".", (flags & O_ACCMODE) | O_TMPFILE | O_CLOEXEC, mode & 07777U));
   if (!fd) return Error::from_errno("create");

@@ -101,17 +101,19 @@ Result<Placement> ReviewSession::placement(const SandboxRecord& sandbox) {
   TRY_ASSIGN(const Json policy, parse_json(text).context("fs.json"));
   Json rules = Json::array();
   bool found = false;
+  bool attributes = false;
   if (policy.is_object() && policy.contains("mounts") && policy["mounts"].is_array()) {
     for (const Json& mount : policy["mounts"]) {
       if (!mount.is_object() || mount.value("name", "") != "workspace") continue;
       rules = mount.value("rules", Json::array());
+      attributes = mount.value("xattr", false);
       found = true;
     }
   }
   if (!found) return Error("fs.json: no workspace mount");
   TRY_ASSIGN(policy::FsRules fs_rules, policy::FsRules::parse(rules));
   TRY_ASSIGN(IgnoreRules ignore, IgnoreRules::open(sandbox.workspace));
-  return Placement(std::move(fs_rules), std::move(ignore));
+  return Placement(std::move(fs_rules), std::move(ignore), attributes);
 }
 
 Result<ChangeSet> ReviewSession::collect_in(Placement rules) const {

@@ -71,7 +71,8 @@ struct Change {
 // What is never exported nor merged, with its reason; a directory stands for all below it.
 struct Omission {
   std::string path;
-  // git_directory | reserved | hidden | special_file | mostly_holes | unreadable | path_too_long
+  // git_directory | reserved | hidden | special_file | mostly_holes | unreadable | path_too_long |
+  // xattr
   std::string reason;
   std::string detail;  // for people
   std::uint64_t entries = 1;

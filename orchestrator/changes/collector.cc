@@ -1,7 +1,11 @@
 #include "orchestrator/changes/collector.h"
 
-#include <algorithm>
+#include <fcntl.h>
 
+#include <algorithm>
+#include <map>
+
+#include "common/layer/user_attributes.h"
 #include "common/os/tree_paths.h"
 #include "orchestrator/changes/bulk_tree.h"
 
@@ -43,6 +47,18 @@ Omission omission_of(const std::string& path, const UpperEntry& entry) {
             1};
   }
   return {path, "unreadable", entry.problem, 1};
+}
+
+using Attributes = std::map<std::string, std::string>;
+
+Result<Attributes> attributes_in(int root, const std::string& path) {
+  TRY_ASSIGN(const os::UniqueFd fd, os::open_in_tree(root, path, O_RDONLY));
+  TRY_ASSIGN(const std::vector<std::string> names, layer::user_attributes(fd.get()));
+  Attributes out;
+  for (const std::string& name : names) {
+    TRY_ASSIGN(out[name], layer::attribute_value(fd.get(), name));
+  }
+  return out;
 }
 
 }  // namespace
@@ -323,6 +339,28 @@ Status Collector::take_without_base(const std::string& path, const UpperEntry& e
   return judge(path, nullptr, &entry);
 }
 
+// A patch holds none, and a merge gives none. What the workspace has already is not left behind.
+void Collector::report_attributes() {
+  for (const auto& [path, entry] : upper_) {
+    const bool has = entry.kind == layer::Kind::kFile || entry.kind == layer::Kind::kDirectory;
+    if (!has || entry.whiteout || !entry.problem.empty() || path.empty()) continue;
+    const auto theirs = attributes_in(view_.upper(), path);
+    if (!theirs.ok()) {
+      set_.omissions.push_back({path, "xattr", "its extended attributes cannot be read", 1});
+      continue;
+    }
+    const auto ours = attributes_in(view_.workspace(), path);
+    if (!theirs->empty() && (!ours.ok() || *theirs != *ours)) {
+      set_.omissions.push_back(
+          {path, "xattr",
+           std::to_string(theirs->size()) +
+               (theirs->size() == 1 ? " extended attribute stays" : " extended attributes stay") +
+               " behind",
+           1});
+    }
+  }
+}
+
 void Collector::report_tops() {
   for (const auto& [path, top] : placement_.tops()) {
     if (top.entries == 0) continue;
@@ -358,6 +396,7 @@ Result<ChangeSet> Collector::collect() {
     if (!with_base_.contains(path)) TRY(take_without_base(path, entry));
   }
   report_tops();
+  if (placement_.has_attributes()) report_attributes();
   const auto by_path = [](const auto& a, const auto& b) { return a.path < b.path; };
   std::sort(set_.changes.begin(), set_.changes.end(), by_path);
   std::sort(set_.omissions.begin(), set_.omissions.end(), by_path);

@@ -59,6 +59,7 @@ class Collector final {
   bool affords_holes(std::uint64_t holes);
   Status grow(std::size_t bytes);
   void report_tops();
+  void report_attributes();
 
   const LayerView& view_;
   Placement placement_;

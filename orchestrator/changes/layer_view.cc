@@ -81,11 +81,10 @@ Result<ObjectState> object_in(int directory, std::string_view name) {
 
 Result<LayerView> LayerView::open(const SandboxRecord& sandbox) {
   TRY_ASSIGN(os::UniqueFd upper, open_root(sandbox.upper()));
-  TRY_ASSIGN(os::UniqueFd base, open_root(sandbox.base()));
   auto workspace = open_root(sandbox.workspace);
   if (!workspace.ok()) return workspace.error().context("the workspace");
   TRY_ASSIGN(layer::MetaStore meta, layer::MetaStore::open_for_reading(sandbox.meta()));
-  return LayerView(std::move(upper), std::move(base), std::move(workspace).value(), std::move(meta),
+  return LayerView(std::move(upper), std::move(workspace).value(), std::move(meta),
                    sandbox.workspace);
 }
 
@@ -106,11 +105,10 @@ Status LayerView::read_theirs(std::string_view path, const Sink& sink) const {
 Status LayerView::read_base(std::string_view path, const ObjectState& base,
                             const Sink& sink) const {
   if (!base.sha256.has_value()) return Error::from_errno("base content", ENOENT);
-  const std::string hex = to_hex(*base.sha256);
-  const std::string stored = hex.substr(0, 2) + "/" + hex.substr(2);
-  const auto parent = os::open_parent_in_tree(base_.get(), stored);
-  if (parent.ok() && os::stat_in(parent->get(), os::leaf_of(stored)).ok()) {
-    return stream_object(parent->get(), os::leaf_of(stored), sink);
+  TRY_ASSIGN(const auto record, meta_.base(path));
+  if (record && record->sha256 == base.sha256) {
+    TRY_ASSIGN(const auto kept, meta_.base_content(path));
+    if (kept) return sink(*kept);
   }
   auto now = ours(path);
   if (!now.ok()) return now.error();

@@ -35,21 +35,19 @@ class LayerView final {
   Status read_ours(std::string_view path, const Sink& sink) const;
   // Streams content, by what it is rather than where: the upper layer's file or link at `path` ...
   Status read_theirs(std::string_view path, const Sink& sink) const;
-  // ... and a base content: from base/, else from the workspace at `path` when it still is that.
-  // An error with ENOENT when it is nowhere.
+  // ... and a base content: what is kept of it, else from the workspace at `path` when it still is
+  // that. An error with ENOENT when it is nowhere.
   Status read_base(std::string_view path, const ObjectState& base, const Sink& sink) const;
 
  private:
-  LayerView(os::UniqueFd upper, os::UniqueFd base, os::UniqueFd workspace, layer::MetaStore meta,
+  LayerView(os::UniqueFd upper, os::UniqueFd workspace, layer::MetaStore meta,
             std::filesystem::path workspace_path)
       : upper_(std::move(upper)),
-        base_(std::move(base)),
         workspace_(std::move(workspace)),
         meta_(std::move(meta)),
         workspace_path_(std::move(workspace_path)) {}
 
   os::UniqueFd upper_;
-  os::UniqueFd base_;
   os::UniqueFd workspace_;
   layer::MetaStore meta_;
   std::filesystem::path workspace_path_;

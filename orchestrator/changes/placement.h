@@ -28,8 +28,11 @@ struct Top {
 
 class Placement final {
  public:
-  Placement(policy::FsRules rules, IgnoreRules ignore)
-      : rules_(std::move(rules)), ignore_(std::move(ignore)) {}
+  // `attributes`: the workload had extended ones.
+  Placement(policy::FsRules rules, IgnoreRules ignore, bool attributes = false)
+      : rules_(std::move(rules)), ignore_(std::move(ignore)), attributes_(attributes) {}
+
+  bool has_attributes() const { return attributes_; }
 
   // From now on what the user's rules ignore is plain at and below these paths ("" for all), and so
   // are the directories above them.
@@ -51,6 +54,7 @@ class Placement final {
 
   policy::FsRules rules_;
   IgnoreRules ignore_;
+  bool attributes_;
   bool admits(const std::string& path) const;
   std::optional<std::vector<std::string>> admitted_;
   std::unordered_set<std::string> ignored_plain_;

@@ -42,7 +42,7 @@ Result<OwnedSandbox> create_sandbox(const SandboxStore& store, const PreparedRun
   TRY_ASSIGN(OwnedSandbox sandbox, store.create(std::move(record)));
   for (const MountPlan& mount : plan.mounts) {
     if (!mount.layer) continue;
-    for (const char* part : {"upper", "work", "base"}) {
+    for (const char* part : {"upper", "work"}) {
       TRY(os::make_directories(std::filesystem::path(*mount.layer) / part));
     }
   }

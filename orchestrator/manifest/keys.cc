@@ -27,6 +27,7 @@ constexpr std::array kKeys = {
     KeySpec{"workspace.hide", Shape::kGlobList},
     KeySpec{"workspace.readonly", Shape::kGlobList},
     KeySpec{"workspace.writable", Shape::kGlobList},
+    KeySpec{"workspace.xattr", Shape::kBool},
     KeySpec{"workspace.quota", Shape::kMap},
     KeySpec{"workspace.quota.bytes", Shape::kSize},
     KeySpec{"workspace.quota.entries", Shape::kCount},

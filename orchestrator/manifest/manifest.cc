@@ -80,6 +80,7 @@ void apply_workspace(Manifest* m, const Json& workspace, std::string_view source
   const Json& quota = part(workspace, "quota");
   take(quota, "bytes", &m->quota_bytes);
   take(quota, "entries", &m->quota_entries);
+  take(workspace, "xattr", &m->xattr);
 }
 
 Status apply_mounts(Manifest* m, const Json& keys) {
@@ -349,7 +350,8 @@ Json manifest_json(const Manifest& m) {
        {{"source", m.workspace},
         {"include", m.include},
         {"rules", files},
-        {"quota", {{"bytes", m.quota_bytes}, {"entries", m.quota_entries}}}}},
+        {"quota", {{"bytes", m.quota_bytes}, {"entries", m.quota_entries}}},
+        {"xattr", m.xattr}}},
       {"mounts", mounts},
       {"filesystem",
        {{"tmp", {{"size", m.tmp_bytes}, {"exec", m.tmp_exec}}}, {"shm", {{"size", m.shm_bytes}}}}},

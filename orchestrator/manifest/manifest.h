@@ -89,6 +89,7 @@ struct Manifest {
   std::vector<FileRule> file_rules;  // in order; the last match wins
   std::uint64_t quota_bytes = 10ULL << 30U;
   std::uint64_t quota_entries = 2'000'000;
+  bool xattr = false;  // extended attributes in the workspace and HOME
   std::vector<ExtraMount> mounts;
 
   std::uint64_t tmp_bytes = 1ULL << 30U;

@@ -62,15 +62,16 @@ LayerBuilder::LayerBuilder(fs::path workspace)
       sandbox_(must(os::TempDir::create(fakes::scratch_directory(), "cofferdam-layer-"))),
       meta_(must(layer::MetaStore::open(sandbox_.path() / "meta", 0))),
       theirs_(read_tree(workspace_)) {
-  for (const char* name : {"upper", "work", "base"}) {
+  for (const char* name : {"upper", "work"}) {
     must(os::make_directories(sandbox_.path() / name));
   }
   set_rules(Json::array());
 }
 
-void LayerBuilder::set_rules(const Json& rules) {
-  const Json policy = {{"version", 1},
-                       {"mounts", Json::array({{{"name", "workspace"}, {"rules", rules}}})}};
+void LayerBuilder::set_rules(const Json& rules, bool attributes) {
+  const Json policy = {
+      {"version", 1},
+      {"mounts", Json::array({{{"name", "workspace"}, {"rules", rules}, {"xattr", attributes}}})}};
   must(os::write_file_atomic(sandbox_.path() / "fs.json", canonical_json(policy)));
 }
 
@@ -87,25 +88,19 @@ orchestrator::SandboxRecord LayerBuilder::record() const {
 void LayerBuilder::record_base(const std::string& path) {
   layer::BaseRecord record;
   record.path = path;
+  std::string content;
   record.state = base_is_unknown ? layer::BaseState::kUnknown : layer::BaseState::kKnown;
   struct stat st {};
   if (lstat_of(lower(path), st)) {
     record.version = version_of(st);
-    std::string content;
     if (S_ISREG(st.st_mode)) content = must(os::read_file(lower(path), std::size_t{1} << 30U));
     if (S_ISLNK(st.st_mode)) content = fs::read_symlink(lower(path)).string();
     if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
       record.sha256 = sha256(content);
-      if (content.size() <= (4U << 20U)) {
-        const std::string hex = to_hex(*record.sha256);
-        must(os::make_directories(sandbox_.path() / "base" / hex.substr(0, 2)));
-        must(os::write_file_atomic(sandbox_.path() / "base" / hex.substr(0, 2) / hex.substr(2),
-                                   content, 0400));
-        record.stored = true;
-      }
+      record.stored = content.size() <= (4U << 20U);
     }
   }
-  must(meta_.record_base(record));
+  must(meta_.record_base(record, content));
 }
 
 void LayerBuilder::record_base_tree(const std::string& path) {

@@ -27,7 +27,7 @@ class LayerBuilder final {
 
   // An upper object without any record: what no correct fsproxy leaves.
   void forge_upper(const std::string& path, const Node& node);
-  void set_rules(const Json& rules);
+  void set_rules(const Json& rules, bool attributes = false);
 
   bool whiteouts_in_meta = false;  // rows of `whiteout` instead of device 0:0
   bool base_is_unknown = false;    // records made from now on have state 1

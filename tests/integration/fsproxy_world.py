@@ -77,6 +77,7 @@ class World:
             for part in ("lower", "layer", "mnt"):
                 (self.root / f"{name}-{part}").mkdir()
         self.limits = None  # descriptors that the service may have
+        self.xattr = False  # extended attributes
         self.passthrough = True  # where this machine can have it
         self.process = None
         self.liveness = None
@@ -106,11 +107,11 @@ class World:
                 "name": "workspace", "path": str(self.mnt),
                 "lower": str(self.lower) if self.has_lower else None,
                 "layer": str(self.layer) if self.writable else None,
-                "writable": self.writable, "record": self.record,
+                "writable": self.writable, "record": self.record, "xattr": self.xattr,
                 "rules": [{"id": f"r{i}", "action": a, "pattern": p}
                           for i, (a, p) in enumerate(self.rules)]}] + [{
                 "name": name, "path": f"{self.root}/{name}-mnt", "lower": f"{self.root}/{name}-lower" if lower else None,
-                "layer": f"{self.root}/{name}-layer" if writable else None, "writable": writable, "record": False,
+                "layer": f"{self.root}/{name}-layer" if writable else None, "writable": writable, "record": False, "xattr": False,
                 "rules": []} for name, lower, writable in self.extra]}
 
     def mount_fuse(self, target):

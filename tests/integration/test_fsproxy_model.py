@@ -3,13 +3,13 @@ the kernel's overlayfs over the layers that come out of it. COFFERDAM_MODEL_SEED
 COFFERDAM_MODEL_STEPS run more."""
 import hashlib
 import os
-import sqlite3
 import stat
 import subprocess
 
 import pytest
 
 import fsproxy_model
+import fsproxy_records
 import fsproxy_world as fw
 
 pytestmark = pytest.mark.skipif(not fw.fuse_available() or os.geteuid() != 0, reason="needs root and /dev/fuse")
@@ -24,18 +24,15 @@ def changed_paths(lower, view):
 
 def check_records(world, view):
     """Every difference has a base row, and each known base is what lower really has."""
-    db = sqlite3.connect(world.layer / "meta")
-    db.text_factory = bytes
-    rows = {os.fsdecode(path): rest for path, *rest in db.execute(
-        "SELECT path, state, kind, mode, size, mtime_ns, sha256, stored FROM base")}
-    db.close()
+    rows = fsproxy_records.bases(world.layer)
+
     def above(path):
         while "/" in path:
             path = path.rsplit("/", 1)[0]
             yield path
 
     # Below what was no directory before, and below what hides lower, nothing new needs a row.
-    new = {path for path, rest in rows.items() if rest[1] != 2}
+    new = {path for path, rest in rows.items() if rest["kind"] != 2}
     upper = world.layer / "upper"
     missing = [path for path in changed_paths(world.lower, view) - rows.keys() if not any(
         p in new or (os.path.isdir(upper / p) and "trusted.overlay.opaque" in os.listxattr(upper / p))
@@ -43,20 +40,20 @@ def check_records(world, view):
     assert not missing, missing
     really_there = fw.tree(world.lower).keys()  # a path through a link is no path of lower
     kinds = {stat.S_IFREG: 1, stat.S_IFDIR: 2, stat.S_IFLNK: 3}
-    for path, (state, kind, mode, size, mtime, digest, stored) in rows.items():
+    for path, row in rows.items():
         full = world.lower / path
-        if state != 0:
+        kind = row["kind"]
+        if row["state"] != 0:
             continue
         if path not in really_there:
             assert kind == 0, path
             continue
         st = os.lstat(full)
-        assert (kind, mode, mtime) == (kinds.get(stat.S_IFMT(st.st_mode), 4), st.st_mode & 0o7777, st.st_mtime_ns), path
+        assert (kind, row["mode"], row["mtime_ns"]) == (kinds.get(stat.S_IFMT(st.st_mode), 4), st.st_mode & 0o7777, st.st_mtime_ns), path
         if kind in (1, 3):
             content = full.read_bytes() if kind == 1 else os.fsencode(os.readlink(full))
-            assert hashlib.sha256(content).digest() == digest and size == st.st_size, path
-            name = digest.hex()
-            assert stored and (world.layer / "base" / name[:2] / name[2:]).read_bytes() == content, path
+            assert hashlib.sha256(content).digest() == row["sha256"] and row["size"] == st.st_size, path
+            assert row["stored"] and row["content"] == content, path
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

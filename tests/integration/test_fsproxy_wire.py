@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+import fsproxy_records
 import fsproxy_world
 from fsproxy_world import World, error_of
 
@@ -228,9 +229,9 @@ def test_a_large_copy_up_is_whole(world):
     expected[5 << 20:(5 << 20) + 7] = b"changed"
     assert (world.mnt / "big").read_bytes() == bytes(expected)
     assert os.listdir(world.layer / "work") == []
-    base = world.run("sqlite3", world.layer / "meta", "SELECT path, state, hex(sha256) FROM base", cwd=world.root).strip()
-    digest = world.run("sha256sum", world.lower / "big", cwd=world.root).split()[0].upper()
-    assert base == f"big|0|{digest}"
+    bases = fsproxy_records.bases(world.layer)
+    digest = world.run("sha256sum", world.lower / "big", cwd=world.root).split()[0]
+    assert [(path, row["state"], row["sha256"].hex()) for path, row in bases.items()] == [("big", 0, digest)]
 
 
 def test_many_writers_wait_for_one_copy(world):
@@ -281,8 +282,7 @@ def test_a_file_that_changes_while_it_is_copied_is_no_known_base(world):
             user.write(os.urandom(16))
             user.flush()
     assert writer.returncode == 0
-    state = world.run("sqlite3", world.layer / "meta", "SELECT state FROM base WHERE CAST(path AS TEXT)='big'", cwd=world.root).strip()
-    assert state == "1"
+    assert fsproxy_records.bases(world.layer)["big"]["state"] == 1
 
 
 # --- passthrough

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 #include "orchestrator/changes/change_json.h"
 #include "tests/unit/changes/workbench.h"
@@ -135,6 +136,29 @@ TEST(Changes, NothingOfAGitDirectoryIsAChangeWhateverItIsSpelled) {
   for (const Omission& omission : set.omissions) EXPECT_EQ(omission.reason, "git_directory");
   EXPECT_EQ(set.omissions[0].path, ".git");
   EXPECT_EQ(set.omissions[0].entries, 4U);
+}
+
+TEST(Changes, ExtendedAttributesThatStayBehindAreSaid) {
+  const Workbench bench(base());
+  LayerBuilder layer(bench.workspace());
+  layer.put("new", file("x"));
+  layer.put("a.txt", file("changed"));
+  const auto set_on = [](const std::filesystem::path& path, const char* name) {
+    return ::setxattr(path.c_str(), name, "v", 1, 0) == 0;
+  };
+  if (!set_on(layer.sandbox() / "upper/new", "user.note")) GTEST_SKIP() << "no user.* here";
+  ASSERT_TRUE(set_on(layer.sandbox() / "upper/new", "user.overlay.x"));
+  ASSERT_TRUE(set_on(layer.sandbox() / "upper/a.txt", "user.note"));
+  ASSERT_TRUE(set_on(bench.workspace() / "a.txt", "user.note"));
+  // Without the key the workload had none.
+  EXPECT_TRUE(changes_of(layer).omissions.empty());
+  layer.set_rules(Json::array(), true);
+  const ChangeSet set = changes_of(layer);
+  EXPECT_EQ(set.changes.size(), 2U);
+  ASSERT_EQ(set.omissions.size(), 1U);
+  EXPECT_EQ(set.omissions[0].path, "new");
+  EXPECT_EQ(set.omissions[0].reason, "xattr");
+  EXPECT_EQ(set.omissions[0].detail, "1 extended attribute stays behind");
 }
 
 TEST(Changes, HiddenPathsAreNeverChanges) {

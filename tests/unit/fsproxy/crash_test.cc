@@ -381,10 +381,9 @@ class CrashTest : public testing::TestWithParam<std::size_t> {
       if ((*row)->state != layer::BaseState::kKnown) continue;
       EXPECT_EQ((*row)->version.kind != layer::Kind::kAbsent, before != original.end()) << path;
       if (!(*row)->stored) continue;
-      const std::string hex = to_hex(*(*row)->sha256);
-      const std::string content =
-          os::read_file(at / "layer/base" / hex.substr(0, 2) / hex.substr(2)).value();
-      EXPECT_EQ(content, fs::is_symlink(below) ? fs::read_symlink(below).string()
+      const auto content = meta->base_content(path);
+      ASSERT_TRUE(content.ok() && *content) << path;
+      EXPECT_EQ(**content, fs::is_symlink(below) ? fs::read_symlink(below).string()
                                                : os::read_file(below).value());
     }
   }
@@ -477,7 +476,7 @@ TEST_P(Durable, AFileThatSurvivesDoesSoWithItsBase) {
   };
   fault::die_at(-1);
   ASSERT_TRUE(view->sync(*opened->file, true).ok());
-  EXPECT_TRUE(ends("/layer/meta-wal") && ends("/layer/upper/file"));
+  EXPECT_TRUE(ends("/layer/meta-records") && ends("/layer/upper/file"));
   // Nothing new to tell: one sync, not two.
   fault::die_at(-1);
   ASSERT_TRUE(view->write(*opened->file, "newer", 0).ok());
@@ -486,7 +485,7 @@ TEST_P(Durable, AFileThatSurvivesDoesSoWithItsBase) {
   ASSERT_TRUE(view->create(kRootId, "another", 0600, O_WRONLY).ok());
   fault::die_at(-1);
   ASSERT_TRUE(view->sync_directory(kRootId).ok());
-  EXPECT_TRUE(ends("/layer/meta-wal") && ends("/layer/upper"));
+  EXPECT_TRUE(ends("/layer/meta-records") && ends("/layer/upper"));
   fault::disarm();
   view->close(opened->file);
 }

@@ -11,9 +11,9 @@ Json sample() {
   return Json::parse(R"({"version": 1, "sandbox": "s", "operation": "o", "manifest": "m",
     "owner": {"uids": [1000], "gids": [100, 1000], "shown_uid": 5, "shown_gid": 6, "other_uid": 65534, "other_gid": 65533},
     "quota": {"bytes": 10, "entries": 20},
-    "mounts": [{"name": "workspace", "path": "/w", "lower": "/w", "layer": "/l", "writable": true, "record": true,
+    "mounts": [{"name": "workspace", "path": "/w", "lower": "/w", "layer": "/l", "writable": true, "record": true, "xattr": true,
                 "rules": [{"id": "a", "action": "hide", "pattern": ".env"}]},
-               {"name": "opt", "path": "/opt", "lower": "/opt", "layer": null, "writable": false, "record": false,
+               {"name": "opt", "path": "/opt", "lower": "/opt", "layer": null, "writable": false, "record": false, "xattr": false,
                 "rules": []}]})");
 }
 
