@@ -22,6 +22,8 @@ static_assert(std::endian::native == std::endian::little, "the log is little end
 // The log begins with it; the last digit is the format of what follows.
 constexpr std::string_view kMagic("cofferdam-log-1\n", 16);
 constexpr std::size_t kMaxPath = 1U << 20U;
+// Beyond what any writer keeps: what claims more is damaged.
+constexpr std::uint64_t kMaxContent = 1U << 26U;
 constexpr std::size_t kMaxWaiting = 1U << 20U;
 
 constexpr std::uint8_t kUnknown = 1;
@@ -204,7 +206,7 @@ Result<std::optional<RecordLog::Frame>> RecordLog::frame_at(std::uint64_t at) co
   if (bytes.size() < sizeof head) return std::optional<Frame>();
   std::memcpy(&head, bytes.data(), sizeof head);
   const std::size_t need = sizeof head + head.path_size;
-  if (head.path_size > kMaxPath) return std::optional<Frame>();
+  if (head.path_size > kMaxPath || head.content_size > kMaxContent) return std::optional<Frame>();
   if (bytes.size() < need) {
     TRY_ASSIGN(bytes, bytes_at(at, need));
     if (bytes.size() < need) return std::optional<Frame>();
@@ -217,7 +219,6 @@ Result<std::optional<RecordLog::Frame>> RecordLog::frame_at(std::uint64_t at) co
   frame.content_at = at + need;
   frame.content_size = head.content_size;
   frame.end = at + need + head.content_size;
-  if (frame.end < at) return std::optional<Frame>();
   // The last byte of the content is there, or the record is not.
   if (head.content_size > 0) {
     TRY_ASSIGN(const std::string last, bytes_at(frame.end - 1, 1));
