@@ -1,13 +1,17 @@
 #include "egressproxy/dialer.h"
 
 #include <algorithm>
+#include <cerrno>
+
+#include "common/os/stream_socket.h"
 
 namespace cofferdam::egressproxy {
 namespace {
 
 // One connection to make.
 struct Goal {
-  tcp::endpoint peer;
+  os::SocketAddress peer;
+  FirstWord first = FirstWord::kEither;
   std::optional<policy::IpAddress> address;  // what is told about it
   std::string request;                       // a CONNECT to send first; empty: none
 };
@@ -15,50 +19,82 @@ struct Goal {
 struct Race {
   explicit Race(const asio::any_io_executor& executor) : wake(executor) {}
   asio::steady_timer wake;
-  std::vector<std::shared_ptr<tcp::socket>> sockets;
+  std::vector<std::shared_ptr<Socket>> sockets;
   Dialled result;
   std::size_t running = 0;
   bool over = false;
   bool news = false;  // an attempt ended since the last wait began
 };
 
-// kAllowed, or why this attempt came to nothing.
-Async<TunnelOutcome> connect(tcp::socket& socket, const Goal& goal) {
-  const policy::Reason unreachable =
-      goal.request.empty() ? policy::Reason::kConnectFailed : policy::Reason::kUpstreamProxyFailed;
-  error_code error;
-  socket.open(goal.peer.protocol(), error);
-  if (error == asio::error::no_descriptors) {
-    co_return TunnelOutcome{policy::Reason::kTooManyConnections, false};
+// A socket on its way to the goal, or none and why.
+struct Attempt {
+  std::optional<Socket> socket;
+  policy::Reason reason = policy::Reason::kConnectFailed;
+};
+
+policy::Reason unreachable(const Goal& goal) {
+  return goal.request.empty() ? policy::Reason::kConnectFailed
+                              : policy::Reason::kUpstreamProxyFailed;
+}
+
+Attempt begin(Readiness& readiness, const Goal& goal) {
+  os::Opened opened = os::open_stream(goal.peer.v6);
+  if (opened.error_number == EMFILE || opened.error_number == ENFILE) {
+    return {std::nullopt, policy::Reason::kTooManyConnections};
   }
-  if (!error) std::tie(error) = co_await socket.async_connect(goal.peer, kNoThrow);
-  if (error) co_return TunnelOutcome{unreachable, false};
-  const tcp::endpoint peer = socket.remote_endpoint(error);
-  if (error) co_return TunnelOutcome{unreachable, false};
-  if (peer != goal.peer) co_return TunnelOutcome{policy::Reason::kPeerMismatch, false};
-  socket.set_option(tcp::no_delay(true), error);
+  if (opened.fd && goal.first == FirstWord::kOurs) os::send_with_handshake(opened.fd.get());
+  if (!opened.fd || os::connect_now(opened.fd.get(), goal.peer) != 0) {
+    return {std::nullopt, unreachable(goal)};
+  }
+  return {Socket(readiness, std::move(opened.fd)), policy::Reason::kAllowed};
+}
+
+// kAllowed, or why this attempt came to nothing.
+Async<TunnelOutcome> finish(Socket& socket, const Goal& goal) {
+  // A near peer has answered by now.
+  std::optional<os::SocketAddress> peer = os::peer_address(socket.fd());
+  if (!peer) {
+    const bool told = co_await socket.wait(Way::kWrite);
+    if (told) peer = os::peer_address(socket.fd());
+  }
+  if (!peer) co_return TunnelOutcome{unreachable(goal), false};
+  if (*peer != goal.peer) co_return TunnelOutcome{policy::Reason::kPeerMismatch, false};
   if (goal.request.empty()) co_return TunnelOutcome{policy::Reason::kAllowed, false};
   co_return co_await open_tunnel(socket, goal.request);
 }
 
-Async<void> attempt(std::shared_ptr<Race> race, Goal goal) {
-  auto socket = std::make_shared<tcp::socket>(co_await asio::this_coro::executor);
-  race->sockets.push_back(socket);
-  const TunnelOutcome outcome = co_await connect(*socket, goal);
-  --race->running;
-  if (race->over) co_return;
+// Takes the place of a descriptor that failed.
+void conclude_attempt(Race& race, const TunnelOutcome& outcome) {
+  --race.running;
+  if (race.over) return;
   if (outcome.reason == policy::Reason::kAllowed) {
-    race->over = true;
-    race->result.address = goal.address;
-    race->result.socket = std::move(*socket);
+    race.over = true;
   } else {
-    race->result.reason = outcome.reason;
-    race->over = outcome.unauthenticated;
-    error_code ignored;
-    socket->close(ignored);
+    race.result.reason = outcome.reason;
+    race.over = outcome.unauthenticated;
   }
-  race->news = true;
-  race->wake.cancel();
+  race.news = true;
+  race.wake.cancel();
+}
+
+Async<void> attempt(std::shared_ptr<Race> race, Goal goal) {
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Attempt begun = begin(Readiness::of(executor), goal);
+  if (!begun.socket) {
+    conclude_attempt(*race, {begun.reason, false});
+    co_return;
+  }
+  const auto socket = std::make_shared<Socket>(std::move(*begun.socket));
+  race->sockets.push_back(socket);
+  const TunnelOutcome outcome = co_await finish(*socket, goal);
+  const bool won = !race->over && outcome.reason == policy::Reason::kAllowed;
+  conclude_attempt(*race, outcome);
+  if (won) {
+    race->result.address = goal.address;
+    race->result.socket.emplace(std::move(*socket));
+  } else {
+    socket->close();
+  }
 }
 
 // Until an attempt ends, or the time has come.
@@ -73,19 +109,18 @@ Async<void> wait(Race& race, Clock::time_point until) {
 // One goal needs no race.
 Async<Dialled> run_alone(Goal goal, milliseconds total) {
   Dialled result;
-  tcp::socket socket(co_await asio::this_coro::executor);
-  Deadline deadline(socket.get_executor(), total, [&socket] {
-    error_code ignored;
-    socket.close(ignored);
-  });
-  const TunnelOutcome outcome = co_await connect(socket, goal);
-  if (deadline.expired()) {
-    result.timed_out = true;
-  } else if (outcome.reason == policy::Reason::kAllowed) {
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Attempt begun = begin(Readiness::of(executor), goal);
+  result.reason = begun.reason;
+  if (!begun.socket) co_return result;
+  Socket& socket = *begun.socket;
+  Deadline deadline(executor, total, [&socket] { socket.close(); });
+  const TunnelOutcome outcome = co_await finish(socket, goal);
+  result.reason = outcome.reason;
+  result.timed_out = deadline.expired();
+  if (!result.timed_out && outcome.reason == policy::Reason::kAllowed) {
     result.address = goal.address;
-    result.socket = std::move(socket);
-  } else {
-    result.reason = outcome.reason;
+    result.socket.emplace(std::move(socket));
   }
   co_return result;
 }
@@ -108,10 +143,7 @@ Async<Dialled> run(std::vector<Goal> goals, milliseconds stagger, milliseconds t
   while (!race->over && race->running > 0 && Clock::now() < end) co_await wait(*race, end);
   race->result.timed_out = !race->over && race->running > 0;
   race->over = true;
-  for (const auto& socket : race->sockets) {
-    error_code ignored;
-    if (socket->is_open()) socket->close(ignored);
-  }
+  for (const auto& socket : race->sockets) socket->close();
   co_return std::move(race->result);
 }
 
@@ -133,11 +165,10 @@ std::vector<AuthorizedEndpoint> interleave(std::vector<AuthorizedEndpoint> endpo
   return result;
 }
 
-Async<Dialled> Dialer::dial(std::vector<AuthorizedEndpoint> endpoints) {
+Async<Dialled> Dialer::dial(std::vector<AuthorizedEndpoint> endpoints, FirstWord first) {
   std::vector<Goal> goals;
   for (const AuthorizedEndpoint& endpoint : interleave(std::move(endpoints))) {
-    goals.push_back(
-        {tcp::endpoint(to_asio(endpoint.address()), endpoint.port()), endpoint.address(), {}});
+    goals.push_back({to_os(endpoint.address(), endpoint.port()), first, endpoint.address(), {}});
   }
   return run(std::move(goals), kStagger, kTotal);
 }
@@ -151,7 +182,7 @@ Async<Dialled> Dialer::dial_through(const policy::UpstreamProxy& proxy,
   }
   for (const ProxyTarget& target : targets) {
     for (const ProxyEndpoint& endpoint : endpoints) {
-      goals.push_back({tcp::endpoint(to_asio(endpoint.address()), endpoint.port()),
+      goals.push_back({to_os(endpoint.address(), endpoint.port()), FirstWord::kOurs,
                        target.address(), write_connect(proxy, target)});
     }
   }

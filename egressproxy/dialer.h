@@ -6,17 +6,20 @@
 
 #include "common/policy/reason.h"
 #include "egressproxy/authorize.h"
-#include "egressproxy/net.h"
+#include "egressproxy/socket.h"
 #include "egressproxy/upstream_proxy.h"
 
 namespace cofferdam::egressproxy {
 
 struct Dialled {
-  std::optional<tcp::socket> socket;
+  std::optional<Socket> socket;
   std::optional<policy::IpAddress> address;                // that was asked for
   policy::Reason reason = policy::Reason::kConnectFailed;  // why there is no socket
   bool timed_out = false;
 };
+
+// Who may send the first bytes. Where only we can, one segment fewer is needed.
+enum class FirstWord : std::uint8_t { kEither, kOurs };
 
 class Dialer final {
  public:
@@ -30,7 +33,7 @@ class Dialer final {
   // Happy eyeballs (RFC 8305) over the given endpoints and nothing else: the first, then one more
   // every kStagger or as soon as one has failed, families interleaved. The peer's address is
   // compared with what was dialled.
-  Async<Dialled> dial(std::vector<AuthorizedEndpoint> endpoints);
+  Async<Dialled> dial(std::vector<AuthorizedEndpoint> endpoints, FirstWord first);
 
   // The same race over tunnels of the upstream proxy: each target at each of the proxy's endpoints,
   // kMaxProxyTargets targets at most.

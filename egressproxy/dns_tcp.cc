@@ -83,7 +83,7 @@ void TcpQuestions::begin(std::string_view packet) {
     return;
   }
   ++waiting_;
-  asio::co_spawn(downstream_.socket().get_executor(), finish(std::move(question)), asio::detached);
+  asio::co_spawn(downstream_.executor(), finish(std::move(question)), asio::detached);
 }
 
 Async<void> TcpQuestions::wait() {

@@ -149,12 +149,7 @@ Async<Forwarder::Next> Forwarder::serve_one(RequestHead& head) {
 // A kept connection whose server has ended it, or has said something that nobody asked.
 bool Forwarder::is_stale(Stream& stream) {
   if (!stream.is_open() || !stream.buffered().empty()) return true;
-  char byte = 0;
-  error_code error;
-  stream.socket().non_blocking(true, error);
-  if (error) return true;
-  stream.socket().receive(asio::buffer(&byte, 1), tcp::socket::message_peek, error);
-  return error != asio::error::would_block;
+  return stream.socket().peek().state != os::Moving::kWouldBlock;
 }
 
 Async<bool> Forwarder::reach(const Target& target, EgressRecord& record) {

@@ -14,6 +14,19 @@ policy::IpAddress from_asio(const asio::ip::address& address) {
   return policy::IpAddress::from_v6(address.to_v6().to_bytes());
 }
 
+os::SocketAddress to_os(const policy::IpAddress& address, std::uint16_t port) {
+  os::SocketAddress result;
+  result.v6 = !address.is_v4();
+  result.port = port;
+  if (address.is_v4()) {
+    const auto bytes = address.v4_bytes();
+    std::copy(bytes.begin(), bytes.end(), result.address.begin());
+  } else {
+    result.address = address.v6_bytes();
+  }
+  return result;
+}
+
 policy::IpAddress from_os(const os::SocketAddress& address) {
   if (address.v6) return policy::IpAddress::from_v6(address.address);
   return policy::IpAddress::from_v4(

@@ -51,6 +51,7 @@ inline constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
 asio::ip::address to_asio(const policy::IpAddress& address);
 // An IPv4-mapped address becomes the IPv4 address.
 policy::IpAddress from_asio(const asio::ip::address& address);
+os::SocketAddress to_os(const policy::IpAddress& address, std::uint16_t port);
 policy::IpAddress from_os(const os::SocketAddress& address);
 
 class DeadlineWheel;

@@ -84,7 +84,7 @@ Async<Opened> Pipeline::open(policy::Endpoint endpoint, std::optional<policy::Pr
   Opened opened = refused(authorization.decision);
   opened.dropped = std::move(authorization.dropped);
   if (!opened.decision.allowed()) co_return opened;
-  Dialled dialled = co_await dial(std::move(authorization.endpoints));
+  Dialled dialled = co_await dial(std::move(authorization.endpoints), protocol);
   if (!dialled.socket && resolution.partial) {
     // One family failed before the other was known.
     Resolution whole = co_await resolver_.resolve(endpoint.host.name(), true);
@@ -93,7 +93,7 @@ Async<Opened> Pipeline::open(policy::Endpoint endpoint, std::optional<policy::Pr
              resolution.addresses.end();
     });
     Authorization rest = authorize_resolved(endpoint, protocol, whole.addresses, std::nullopt);
-    if (!rest.endpoints.empty()) dialled = co_await dial(std::move(rest.endpoints));
+    if (!rest.endpoints.empty()) dialled = co_await dial(std::move(rest.endpoints), protocol);
   }
   co_return registered(std::move(opened), std::move(dialled), std::move(endpoint), protocol,
                        std::move(*admission.slot), decided_by);
@@ -131,13 +131,18 @@ Async<Opened> Pipeline::open_original(policy::Endpoint endpoint, policy::Protoco
   if (!opened.decision.allowed()) co_return opened;
   Admission admission = budgets_.admit(authorization.decision, Clock::now());
   if (!admission.slot) co_return refused(admission.decision);
-  Dialled dialled = co_await dial(std::move(authorization.endpoints));
+  Dialled dialled = co_await dial(std::move(authorization.endpoints), protocol);
   co_return registered(std::move(opened), std::move(dialled), std::move(endpoint), protocol,
                        std::move(*admission.slot), decided_by);
 }
 
-Async<Dialled> Pipeline::dial(std::vector<AuthorizedEndpoint> endpoints) {
-  if (!policy_->upstream_proxy()) return dialer_.dial(std::move(endpoints));
+Async<Dialled> Pipeline::dial(std::vector<AuthorizedEndpoint> endpoints,
+                              std::optional<policy::Protocol> protocol) {
+  // A client of TLS or HTTP speaks first; nothing else passes where one of them is decided.
+  const bool ours = protocol && *protocol != policy::Protocol::kTcp;
+  if (!policy_->upstream_proxy()) {
+    return dialer_.dial(std::move(endpoints), ours ? FirstWord::kOurs : FirstWord::kEither);
+  }
   std::vector<ProxyTarget> targets;
   for (const AuthorizedEndpoint& one : interleave(std::move(endpoints))) targets.emplace_back(one);
   return dial_through_proxy(std::move(targets));

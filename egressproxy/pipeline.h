@@ -89,7 +89,8 @@ class Pipeline final {
                                    std::span<const policy::IpAddress> addresses,
                                    const std::optional<policy::IpAddress>& preferred);
   // Directly, or through the upstream proxy.
-  Async<Dialled> dial(std::vector<AuthorizedEndpoint> endpoints);
+  Async<Dialled> dial(std::vector<AuthorizedEndpoint> endpoints,
+                      std::optional<policy::Protocol> protocol);
   Async<Dialled> dial_through_proxy(std::vector<ProxyTarget> targets);
   // Through the upstream proxy, which resolves the name itself.
   Async<Opened> open_unresolved(policy::Endpoint endpoint, std::optional<policy::Protocol> protocol,

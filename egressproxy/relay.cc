@@ -44,12 +44,14 @@ class CompletionOf final : public Completion {
 class Run final : public Quiet {
  public:
   Run(RelayPool& pool, Stream& downstream, Stream& upstream, milliseconds idle)
-      : pool_(pool), idle_(idle), ways_{Way{downstream, upstream}, Way{upstream, downstream}} {
+      : pool_(pool),
+        idle_(idle),
+        ways_{Course{*this, downstream, upstream}, Course{*this, upstream, downstream}} {
     watch_ = pool_.watch(*this, idle);
   }
   ~Run() override {
     pool_.unwatch(watch_);
-    for (Way& way : ways_) {
+    for (Course& way : ways_) {
       pool_.give_back(std::move(way.buffer));
       pool_.give_back(std::move(way.pipe));
     }
@@ -62,8 +64,11 @@ class Run final : public Quiet {
   Relayed relayed() const { return {ways_[0].moved, ways_[1].moved}; }
 
  private:
-  struct Way {
-    Way(Stream& source, Stream& sink) : from(source), to(sink) {}
+  struct Course final : Waiter {
+    Course(Run& whole, Stream& source, Stream& sink) : run(whole), from(source), to(sink) {}
+    void on_ready(bool ready) override { run.on_ready(*this, ready); }
+    void abandon() override { run.abandon(); }
+    Run& run;
     Stream& from;
     Stream& to;
     std::uint64_t moved = 0;
@@ -75,26 +80,27 @@ class Run final : public Quiet {
   // What a step has come to.
   enum class Step : std::uint8_t { kMore, kWaitToRead, kWaitToWrite, kEnded, kSpent, kFailed };
 
-  void pump(Way& way);
-  void proceed(Way& way, Step step);
-  Step flush(Way& way);
-  Step copy(Way& way);
-  Step splice(Way& way);
+  void pump(Course& way);
+  void proceed(Course& way, Step step);
+  Step flush(Course& way);
+  Step copy(Course& way);
+  Step splice(Course& way);
   // How much of `wanted` the budget lets through; 0 is followed by look_past_budget().
-  static std::size_t allowed(const Way& way, std::size_t wanted);
-  static void charge(Way& way, std::size_t count);
-  static Step look_past_budget(Way& way);
-  static bool never_waits(Stream& stream);
-  void wait(Way& way, bool to_write);
-  void end(Way& way);
-  void cut(Way& way);
+  static std::size_t allowed(const Course& way, std::size_t wanted);
+  static void charge(Course& way, std::size_t count);
+  static Step look_past_budget(Course& way);
+  void wait(Course& way, Way what);
+  void on_ready(Course& way, bool ready);
+  void abandon();
+  void end(Course& way);
+  void cut(Course& way);
   Async<void> cut_after(Stream& sink);
   void fail();
   void settle();
 
   RelayPool& pool_;
   milliseconds idle_;
-  std::array<Way, 2> ways_;  // up, down
+  std::array<Course, 2> ways_;  // up, down
   RelayPool::Watches::iterator watch_;
   std::unique_ptr<Completion> completion_;
   unsigned waiting_ = 0;
@@ -110,22 +116,22 @@ void Run::settle() {
 }
 
 void Run::start(std::unique_ptr<Completion> completion) {
-  for (Way& way : ways_) {
+  for (Course& way : ways_) {
     const Step step = failed_ ? Step::kFailed : flush(way);
     proceed(way, step == Step::kMore ? Step::kWaitToRead : step);
   }
   completion_ = std::move(completion);
   // Never inside of who starts it.
-  if (waiting_ == 0) asio::post(ways_[0].from.socket().get_executor(), [this] { settle(); });
+  if (waiting_ == 0) asio::post(ways_[0].from.executor(), [this] { settle(); });
 }
 
 void Run::fail() {
   failed_ = true;
-  for (Way& way : ways_) way.from.abort();
+  for (Course& way : ways_) way.from.abort();
 }
 
 // The last end needs no word of its own: the connections are closed next.
-void Run::end(Way& way) {
+void Run::end(Course& way) {
   way.ended = true;
   pool_.give_back(std::move(way.buffer));
   pool_.give_back(std::move(way.pipe));
@@ -135,20 +141,20 @@ void Run::end(Way& way) {
   watch_ = pool_.watch(*this, idle_ / kHalfClosedPart);
 }
 
-std::size_t Run::allowed(const Way& way, std::size_t wanted) {
+std::size_t Run::allowed(const Course& way, std::size_t wanted) {
   const std::uint64_t left = std::min(way.from.may_read(), way.to.may_write());
   return static_cast<std::size_t>(std::min<std::uint64_t>(wanted, left));
 }
 
 // When it is read: others may use the same budget before it is written.
-void Run::charge(Way& way, std::size_t count) {
+void Run::charge(Course& way, std::size_t count) {
   way.from.note_read(count);
   way.to.note_written(count);
 }
 
 // With nothing left, an orderly end may still come.
-Run::Step Run::look_past_budget(Way& way) {
-  switch (os::peek_now(way.from.socket().native_handle()).state) {
+Run::Step Run::look_past_budget(Course& way) {
+  switch (way.from.socket().peek().state) {
     case Moving::kMoved:
       return Step::kSpent;
     case Moving::kWouldBlock:
@@ -163,39 +169,45 @@ Run::Step Run::look_past_budget(Way& way) {
 
 Async<void> Run::cut_after(Stream& sink) {
   co_await sink.flush();
-  for (Way& way : ways_) {
+  for (Course& way : ways_) {
     if (Connection* connection = way.from.connection()) connection->end_spent();
   }
 }
 
 // What was let through arrives before the reset that follows.
-void Run::cut(Way& way) {
+void Run::cut(Course& way) {
   ++waiting_;
-  asio::co_spawn(way.to.socket().get_executor(), cut_after(way.to), [this](std::exception_ptr) {
+  asio::co_spawn(way.to.executor(), cut_after(way.to), [this](std::exception_ptr) {
     --waiting_;
     if (!failed_) fail();
     settle();
   });
 }
 
-void Run::wait(Way& way, bool to_write) {
+void Run::wait(Course& way, Way what) {
   ++waiting_;
+  const bool to_write = what == Way::kWrite;
   if (!to_write) pool_.give_back(std::move(way.pipe));  // it is empty
-  tcp::socket& socket = to_write ? way.to.socket() : way.from.socket();
-  const auto kind = to_write ? tcp::socket::wait_write : tcp::socket::wait_read;
-  socket.async_wait(kind, [this, &way](const error_code& error) {
-    --waiting_;
-    if (!failed_ && error) fail();
-    if (!failed_) {
-      pool_.moved(watch_);
-      pump(way);
-    }
-    settle();
-  });
+  (to_write ? way.to : way.from).socket().wait(what, way);
 }
 
-Run::Step Run::flush(Way& way) {
-  const int sink = way.to.socket().native_handle();
+void Run::on_ready(Course& way, bool ready) {
+  --waiting_;
+  if (!failed_ && !ready) fail();
+  if (!failed_) {
+    pool_.moved(watch_);
+    pump(way);
+  }
+  settle();
+}
+
+// The frame of who waits for the end owns this.
+void Run::abandon() {
+  if (--waiting_ == 0) const std::unique_ptr<Completion> last = std::move(completion_);
+}
+
+Run::Step Run::flush(Course& way) {
+  Socket& sink = way.to.socket();
   const auto step_of = [](const Moved& moved) {
     return moved.state == Moving::kWouldBlock ? Step::kWaitToWrite : Step::kFailed;
   };
@@ -204,33 +216,32 @@ Run::Step Run::flush(Way& way) {
     const auto size = static_cast<std::size_t>(
         std::min<std::uint64_t>(way.from.buffered().size(), way.to.may_write()));
     if (size == 0) return Step::kSpent;
-    const Moved sent = os::send_now(sink, way.from.buffered().substr(0, size));
+    const Moved sent = sink.send(way.from.buffered().substr(0, size));
     if (sent.state != Moving::kMoved) return step_of(sent);
     way.moved += sent.count;
     way.to.note_written(sent.count);
     way.from.consume(sent.count);
   }
   while (way.buffer && !way.buffer->rest().empty()) {
-    const Moved sent = os::send_now(sink, way.buffer->rest());
+    const Moved sent = sink.send(way.buffer->rest());
     if (sent.state != Moving::kMoved) return step_of(sent);
     way.moved += sent.count;
     way.buffer->drop(sent.count);
   }
   pool_.give_back(std::move(way.buffer));
   while (way.pipe && !way.pipe->empty()) {
-    const Moved sent = way.pipe->drain(sink);
+    const Moved sent = sink.drain(*way.pipe);
     if (sent.state != Moving::kMoved) return step_of(sent);
     way.moved += sent.count;
   }
   return Step::kMore;
 }
 
-Run::Step Run::copy(Way& way) {
+Run::Step Run::copy(Course& way) {
   if (allowed(way, 1) == 0) return look_past_budget(way);
   way.buffer = pool_.take_buffer();
   const std::size_t size = allowed(way, way.buffer->space().size());
-  const Moved read =
-      os::receive_now(way.from.socket().native_handle(), way.buffer->space().first(size));
+  const Moved read = way.from.socket().receive(way.buffer->space().first(size));
   way.buffer->hold(read.count);
   switch (read.state) {
     case Moving::kWouldBlock:
@@ -251,22 +262,15 @@ Run::Step Run::copy(Way& way) {
   return full ? Step::kMore : Step::kWaitToRead;  // a short read has emptied the socket
 }
 
-// splice(2) has no flag for it, and only what Asio has read from itself is sure to be non-blocking.
-bool Run::never_waits(Stream& stream) {
-  error_code error;
-  if (!stream.socket().native_non_blocking()) stream.socket().native_non_blocking(true, error);
-  return !error;
-}
-
-Run::Step Run::splice(Way& way) {
+Run::Step Run::splice(Course& way) {
   const std::size_t size = allowed(way, kSpliceAtOnce);
   if (size == 0) return look_past_budget(way);
   if (!way.pipe) way.pipe = pool_.take_pipe();
-  if (!way.pipe || !never_waits(way.from) || !never_waits(way.to)) {
+  if (!way.pipe) {
     way.full_reads = 0;
     return Step::kMore;
   }
-  const Moved filled = way.pipe->fill(way.from.socket().native_handle(), size);
+  const Moved filled = way.from.socket().fill(*way.pipe, size);
   switch (filled.state) {
     case Moving::kMoved:
       break;
@@ -284,7 +288,7 @@ Run::Step Run::splice(Way& way) {
   return written;
 }
 
-void Run::pump(Way& way) {
+void Run::pump(Course& way) {
   Step step = flush(way);
   for (int turn = 0; step == Step::kMore && turn < kTurns; ++turn) {
     step = way.full_reads >= kHotReads ? splice(way) : copy(way);
@@ -292,14 +296,14 @@ void Run::pump(Way& way) {
   proceed(way, step);
 }
 
-void Run::proceed(Way& way, Step step) {
+void Run::proceed(Course& way, Step step) {
   switch (step) {
     case Step::kMore:  // the others' turn; the wait ends at once
     case Step::kWaitToRead:
-      wait(way, false);
+      wait(way, Way::kRead);
       return;
     case Step::kWaitToWrite:
-      wait(way, true);
+      wait(way, Way::kWrite);
       return;
     case Step::kEnded:
       end(way);

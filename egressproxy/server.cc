@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "common/log/diagnostics.h"
+#include "common/os/stream_socket.h"
 #include "egressproxy/dns_server.h"
 #include "egressproxy/dns_tcp.h"
 #include "egressproxy/refusal.h"
@@ -13,6 +14,8 @@
 namespace cofferdam::egressproxy {
 namespace {
 
+// Then others have their turn.
+constexpr int kAcceptedAtOnce = 32;
 constexpr milliseconds kAcceptPause{50};  // after EMFILE and the like
 constexpr milliseconds kLinger{2000};
 constexpr milliseconds kShortLinger{100};  // with a descriptor that others wait for
@@ -57,29 +60,36 @@ void Server::stop() {
   pipeline_.connections().for_each([](Connection& connection) { connection.drop(); });
 }
 
+int Server::accept_some(GateSocket& gate) {
+  Readiness& readiness = Readiness::of(context_);
+  for (int count = 0; count < kAcceptedAtOnce; ++count) {
+    os::Opened opened = os::accept_now(gate.acceptor->native_handle());
+    if (!opened.fd) return opened.error_number;
+    begin(gate, Socket(readiness, std::move(opened.fd)));
+  }
+  return 0;
+}
+
 Async<void> Server::accept_all(GateSocket& gate) {
   SpareDescriptors spare(gate.acceptor->native_handle(), 1);
   error_code ignored;
-  gate.acceptor->non_blocking(true, ignored);  // for the accept() below
+  gate.acceptor->native_non_blocking(true, ignored);
   while (gate.acceptor->is_open()) {
-    auto [error, socket] = co_await gate.acceptor->async_accept(kNoThrow);
-    if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) co_return;
-    if (error == asio::error::no_descriptors && spare.give_up_one()) {
+    const auto [closed] = co_await gate.acceptor->async_wait(tcp::acceptor::wait_read, kNoThrow);
+    if (closed) co_return;
+    const int error = accept_some(gate);
+    if ((error == EMFILE || error == ENFILE) && spare.give_up_one()) {
       // One that waits is told, instead of waiting for it knows not what.
-      tcp::socket waiting(gate.acceptor->get_executor());
-      gate.acceptor->accept(waiting, error);
-      if (!error) {
+      os::Opened waiting = os::accept_now(gate.acceptor->native_handle());
+      if (waiting.fd) {
         ++accepted_;
-        turn_away(gate.role, std::move(waiting), kShortLinger);
+        turn_away(gate.role, Socket(Readiness::of(context_), std::move(waiting.fd)), kShortLinger);
       }
-      error = asio::error::no_descriptors;
     }
-    if (error) {
-      co_await sleep_for(kAcceptPause);
-      spare.refill();
-      continue;
-    }
-    begin(gate, std::move(socket));
+    // Who has given up before it was accepted is nobody's error (accept(2)).
+    if (error == 0 || error == EAGAIN || error == ECONNABORTED || error == EINTR) continue;
+    co_await sleep_for(kAcceptPause);
+    spare.refill();
   }
 }
 
@@ -117,7 +127,7 @@ Async<void> say_full(std::shared_ptr<Stream> stream, std::string text, milliseco
 
 }  // namespace
 
-void Server::turn_away(Role role, tcp::socket socket, milliseconds linger) {
+void Server::turn_away(Role role, Socket socket, milliseconds linger) {
   ++refused_;
   EgressRecord record;
   record.via = role == Role::kTransparent ? "transparent" : "";
@@ -139,12 +149,12 @@ void Server::turn_away(Role role, tcp::socket socket, milliseconds linger) {
                  });
 }
 
-void Server::begin(GateSocket& gate, tcp::socket socket) {
+void Server::begin(GateSocket& gate, Socket socket) {
   ++accepted_;
   // A connection that nothing steered has no original destination (ENOENT).
   std::optional<os::SocketAddress> original;
   if (gate.role == Role::kTransparent) {
-    const auto found = os::original_destination(socket.native_handle(), gate.v6);
+    const auto found = os::original_destination(socket.fd(), gate.v6);
     if (found) original = *found;
   }
   if (is_full()) {

@@ -44,16 +44,18 @@ class Server final {
 
  private:
   struct Session {
-    explicit Session(tcp::socket socket) : stream(std::move(socket)) {}
+    explicit Session(Socket socket) : stream(std::move(socket)) {}
     Stream stream;
     asio::cancellation_signal cancel;
   };
   using Sessions = std::list<std::shared_ptr<Session>>;
 
   Async<void> accept_all(GateSocket& gate);
-  void begin(GateSocket& gate, tcp::socket socket);
+  void begin(GateSocket& gate, Socket socket);
   bool is_full() const;
-  void turn_away(Role role, tcp::socket socket, milliseconds linger);
+  void turn_away(Role role, Socket socket, milliseconds linger);
+  // Those that wait now, kAcceptedAtOnce at most; the errno that it ended with.
+  int accept_some(GateSocket& gate);
   Async<void> serve(std::shared_ptr<Session> session, Role role,
                     std::optional<os::SocketAddress> original);
 

@@ -120,6 +120,7 @@ Status serve(const Options& options, os::UniqueFd& ready) {
   // Outlives the loop: what the loop still holds at its end leaves the pipeline's lists.
   std::optional<Pipeline> pipeline;
   asio::io_context context(1);
+  Readiness::of(context);  // what it needs is had now, or the start fails
   TRY_ASSIGN(const auto own, HostAddresses::open(context));
   TRY_ASSIGN(std::vector<GateSocket> gate, options.gate_fds.empty()
                                                ? open_gate(context, options.listen)

@@ -1,12 +1,10 @@
 #include "egressproxy/stream.h"
 
-#include <asm/ioctls.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
-#include "common/os/socket_io.h"
+#include "common/os/stream_socket.h"
 #include "egressproxy/connections.h"
 #include "egressproxy/relay.h"
 
@@ -31,23 +29,13 @@ error_code failure(const os::Moved& moved) {
   return {moved.error_number, boost::system::system_category()};
 }
 
-// Bytes that the peer has not acknowledged yet (tcp(7), SIOCOUTQ).
-class UnsentBytes final {
- public:
-  static int name() { return TIOCOUTQ; }
-  void* data() { return &count_; }
-  int get() const { return count_; }
-
- private:
-  int count_ = 0;
-};
-
 }  // namespace
 
-Stream::Stream(tcp::socket socket) : socket_(std::move(socket)) {}
+// Who has just connected has most often said something already.
+Stream::Stream(Socket socket) : socket_(std::move(socket)), more_expected_(true) {}
 
-Stream::Stream(tcp::socket socket, std::unique_ptr<Connection> connection)
-    : socket_(std::move(socket)), connection_(std::move(connection)) {
+Stream::Stream(Socket socket, std::unique_ptr<Connection> connection)
+    : socket_(std::move(socket)), connection_(std::move(connection)), more_expected_(false) {
   if (connection_) connection_->upstream_ = this;
 }
 
@@ -67,7 +55,7 @@ Async<error_code> Stream::read_more() {
     }
     os::Moved moved{os::Moving::kWouldBlock};
     if (more_expected_) {
-      moved = os::receive_now(socket_.native_handle(), std::span(scratch).first(size));
+      moved = socket_.receive(std::span(scratch).first(size));
     }
     switch (moved.state) {
       case os::Moving::kMoved:
@@ -84,8 +72,8 @@ Async<error_code> Stream::read_more() {
       case os::Moving::kWouldBlock:
         break;
     }
-    const auto [error] = co_await socket_.async_wait(tcp::socket::wait_read, kNoThrow);
-    if (error) co_return error;
+    const bool ready = co_await socket_.wait(Way::kRead);
+    if (!ready) co_return error_code(asio::error::operation_aborted);
     more_expected_ = true;
   }
 }
@@ -107,14 +95,15 @@ Async<error_code> Stream::limit_read(std::size_t& size) {
       size = static_cast<std::size_t>(std::min<std::uint64_t>(size, left));
       co_return error_code();
     }
-    const auto [error] = co_await socket_.async_wait(tcp::socket::wait_read, kNoThrow);
-    if (error) co_return error;
-    char byte = 0;
-    error_code seen;
-    socket_.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, seen);
-    if (seen == asio::error::would_block) continue;
-    if (seen == asio::error::eof) ended_ = true;
-    if (seen) co_return seen;
+    const bool ready = co_await socket_.wait(Way::kRead);
+    if (!ready) co_return error_code(asio::error::operation_aborted);
+    const os::Moved seen = socket_.peek();
+    if (seen.state == os::Moving::kWouldBlock) continue;
+    if (seen.state == os::Moving::kFailed) co_return failure(seen);
+    if (seen.state == os::Moving::kEnd) {
+      ended_ = true;
+      co_return error_code(asio::error::eof);
+    }
     cut_ = true;
   }
   if (Stream* downstream = connection_->downstream_) co_await downstream->flush();
@@ -132,13 +121,13 @@ Async<error_code> Stream::write(std::string_view bytes) {
     meter.charge(Direction::kUp, bytes.size());
   }
   while (!bytes.empty()) {
-    const os::Moved sent = os::send_now(socket_.native_handle(), bytes);
+    const os::Moved sent = socket_.send(bytes);
     if (sent.state == os::Moving::kFailed) co_return failure(sent);
     bytes.remove_prefix(sent.count);
     bytes_written_ += sent.count;
     if (bytes.empty()) break;
-    const auto [error] = co_await socket_.async_wait(tcp::socket::wait_write, kNoThrow);
-    if (error) co_return error;
+    const bool ready = co_await socket_.wait(Way::kWrite);
+    if (!ready) co_return error_code(asio::error::operation_aborted);
   }
   if (!spent) co_return error_code();
   co_await flush();
@@ -184,36 +173,12 @@ void Stream::consume(std::size_t count) {
   }
 }
 
-void Stream::cancel() {
-  error_code ignored;
-  socket_.cancel(ignored);
-}
-
 Async<void> Stream::flush() {
   const Clock::time_point end = Clock::now() + kFlushTime;
   while (socket_.is_open() && Clock::now() < end) {
-    UnsentBytes unsent;
-    error_code error;
-    socket_.io_control(unsent, error);
-    if (error || unsent.get() == 0) co_return;
+    if (os::unsent_bytes(socket_.fd()) == 0) co_return;
     co_await sleep_for(kFlushPause);
   }
-}
-
-void Stream::shutdown_send() {
-  error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
-}
-
-void Stream::close() {
-  error_code ignored;
-  socket_.close(ignored);
-}
-
-void Stream::abort() {
-  error_code ignored;
-  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
-  socket_.close(ignored);
 }
 
 }  // namespace cofferdam::egressproxy

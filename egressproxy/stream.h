@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "egressproxy/net.h"
+#include "egressproxy/socket.h"
 
 namespace cofferdam::egressproxy {
 
@@ -16,10 +17,10 @@ struct Handover;
 
 class Stream final {
  public:
-  explicit Stream(tcp::socket socket);
+  explicit Stream(Socket socket);
   // To a server: what is read and written is charged to `connection`. Where a budget ends, the
   // bytes up to it are passed, then both sides are reset and the call fails.
-  Stream(tcp::socket socket, std::unique_ptr<Connection> connection);
+  Stream(Socket socket, std::unique_ptr<Connection> connection);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -53,18 +54,19 @@ class Stream final {
   void hold(std::shared_ptr<void> place) { place_ = std::move(place); }
   void settle() { place_.reset(); }
 
-  tcp::socket& socket() { return socket_; }
+  Socket& socket() { return socket_; }
+  asio::any_io_executor executor() const { return socket_.executor(); }
   bool is_open() const { return socket_.is_open(); }
   // Ends what is being read or written, which reports operation_aborted. Nothing when it is closed.
-  void cancel();
+  void cancel() { socket_.cancel(); }
   // An orderly end of our sending side.
-  void shutdown_send();
-  void close();
+  void shutdown_send() { socket_.shutdown_send(); }
+  void close() { socket_.close(); }
   // Waits until the peer has what was written, for a moment at most: before abort(), which drops
   // what is still here.
   Async<void> flush();
   // Closes with a reset, so that the peer does not take it for an orderly end.
-  void abort();
+  void abort() { socket_.abort(); }
 
   std::uint64_t bytes_read() const { return bytes_read_; }
   std::uint64_t bytes_written() const { return bytes_written_; }
@@ -76,15 +78,15 @@ class Stream final {
   // What a read of `count` bytes may pass on.
   std::size_t charge_read(std::size_t count);
 
-  tcp::socket socket_;
+  Socket socket_;
   std::unique_ptr<Connection> connection_;
   std::shared_ptr<void> place_;
   std::unique_ptr<Handover> handover_;
   std::string buffer_;
   std::size_t start_ = 0;
   bool ended_ = false;
-  bool more_expected_ = false;  // the last read did not empty the socket
-  bool cut_ = false;            // bytes were read that the budget no longer had
+  bool more_expected_;  // a read is worth trying: the last one did not empty the socket
+  bool cut_ = false;    // bytes were read that the budget no longer had
   std::uint64_t bytes_read_ = 0;
   std::uint64_t bytes_written_ = 0;
 };

@@ -68,20 +68,30 @@ TunnelOutcome judge_connect_response(std::string_view head) {
   return {passes ? Reason::kUpstreamProxyFailed : Reason::kUpstreamProxyRefused, status == 407};
 }
 
-Async<TunnelOutcome> open_tunnel(tcp::socket& socket, std::string request) {
-  const auto [unsent, sent] = co_await asio::async_write(socket, asio::buffer(request), kNoThrow);
-  if (unsent || sent != request.size()) co_return TunnelOutcome();
+Async<TunnelOutcome> open_tunnel(Socket& socket, std::string request) {
+  std::string_view unsent = request;
+  while (!unsent.empty()) {
+    const os::Moved sent = socket.send(unsent);
+    if (sent.state == os::Moving::kFailed) co_return TunnelOutcome();
+    unsent.remove_prefix(sent.count);
+    if (unsent.empty()) break;
+    const bool room = co_await socket.wait(Way::kWrite);
+    if (!room) co_return TunnelOutcome();
+  }
   std::string head;
   std::array<char, 4096> buffer{};
   while (!head.ends_with("\r\n\r\n")) {
-    const auto [error, seen] =
-        co_await socket.async_receive(asio::buffer(buffer), tcp::socket::message_peek, kNoThrow);
-    if (error || seen == 0 || head.size() > kMaxHead) co_return TunnelOutcome();
-    const std::size_t count = head_part(head, std::string_view(buffer.data(), seen));
-    const auto [failed, taken] =
-        co_await socket.async_receive(asio::buffer(buffer.data(), count), kNoThrow);
-    if (failed || taken == 0) co_return TunnelOutcome();
-    head.append(buffer.data(), taken);
+    const os::Moved seen = socket.peek(buffer);
+    if (seen.state == os::Moving::kWouldBlock) {
+      const bool ready = co_await socket.wait(Way::kRead);
+      if (!ready) co_return TunnelOutcome();
+      continue;
+    }
+    if (seen.state != os::Moving::kMoved || head.size() > kMaxHead) co_return TunnelOutcome();
+    const std::size_t count = head_part(head, std::string_view(buffer.data(), seen.count));
+    const os::Moved taken = socket.receive(std::span(buffer).first(count));
+    if (taken.state != os::Moving::kMoved) co_return TunnelOutcome();
+    head.append(buffer.data(), taken.count);
   }
   co_return judge_connect_response(head);
 }

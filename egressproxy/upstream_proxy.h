@@ -11,6 +11,7 @@
 #include "common/policy/egress_policy.h"
 #include "egressproxy/authorize.h"
 #include "egressproxy/net.h"
+#include "egressproxy/socket.h"
 
 namespace cofferdam::egressproxy {
 
@@ -88,6 +89,6 @@ TunnelOutcome judge_connect_response(std::string_view head);
 // On a socket that is connected to the proxy: asks, and reads the response to its last byte and no
 // further, because a server that speaks first may be right behind it. Deadlines are the caller's:
 // it closes the socket.
-Async<TunnelOutcome> open_tunnel(tcp::socket& socket, std::string request);
+Async<TunnelOutcome> open_tunnel(Socket& socket, std::string request);
 
 }  // namespace cofferdam::egressproxy

@@ -23,9 +23,8 @@ Moved receive_now(int socket, std::span<char> into) {
   return moved_of(::recv(socket, into.data(), into.size(), MSG_DONTWAIT));
 }
 
-Moved peek_now(int socket) {
-  char byte = 0;
-  return moved_of(::recv(socket, &byte, 1, MSG_DONTWAIT | MSG_PEEK));
+Moved peek_now(int socket, std::span<char> into) {
+  return moved_of(::recv(socket, into.data(), into.size(), MSG_DONTWAIT | MSG_PEEK));
 }
 
 Moved send_now(int socket, std::span<const char> bytes) {

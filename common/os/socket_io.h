@@ -23,8 +23,8 @@ struct Moved {
 };
 
 Moved receive_now(int socket, std::span<char> into);
-// Looks, and takes nothing: kMoved tells that something is there.
-Moved peek_now(int socket);
+// Looks, and takes nothing.
+Moved peek_now(int socket, std::span<char> into);
 Moved send_now(int socket, std::span<const char> bytes);
 
 // A pipe that splice(2) moves pages through, and what is in it now.

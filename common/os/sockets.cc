@@ -163,6 +163,13 @@ Result<SocketAddress> original_destination(int fd, bool v6) {
   return from_sockaddr(storage);
 }
 
+std::optional<SocketAddress> peer_address(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
+  return from_sockaddr(storage);
+}
+
 Result<std::vector<SocketAddress>> interface_addresses() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return Error::from_errno("getifaddrs");

@@ -51,6 +51,9 @@ Result<std::uint32_t> peer_uid(int fd);
 // ENOENT when nothing redirected it.
 Result<SocketAddress> original_destination(int fd, bool v6);
 
+// Who is at the other end (getpeername(2)); none while it is not connected.
+std::optional<SocketAddress> peer_address(int fd);
+
 // getifaddrs(3): every IPv4 and IPv6 address of every interface of this network namespace.
 Result<std::vector<SocketAddress>> interface_addresses();
 

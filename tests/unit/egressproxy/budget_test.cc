@@ -3,6 +3,7 @@
 #include "egressproxy/budgets.h"
 #include "egressproxy/connections.h"
 #include "egressproxy/stream.h"
+#include "tests/unit/egressproxy/socket_of.h"
 
 namespace cofferdam::egressproxy {
 namespace {
@@ -203,7 +204,7 @@ struct Metered {
       : budgets(policy_of(Json::array({rule("a", "a.example.com", of_rule)}))),
         pair(context),
         peer(std::move(pair.theirs)),
-        stream(std::move(pair.ours),
+        stream(socket_of(std::move(pair.ours)),
                connections.open(info_for("a"), *budgets.admit(by("a"), kStart).slot)) {}
   template <typename T>
   T run(Async<T> work) {

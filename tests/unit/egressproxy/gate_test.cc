@@ -170,13 +170,14 @@ TEST(Dialer, TellsThatItHasNoDescriptorLeft) {
                            policy::Protocol::kTls, addresses({"8.8.8.8"}), {});
   asio::io_context context;
   tcp::socket first(context, tcp::v4());  // the loop has what it needs itself
+  Readiness::of(context);
   struct rlimit before {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const struct rlimit none { 0, before.rlim_max };
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   Dialer dialer;
   Dialled dialled;
-  asio::co_spawn(context, dialer.dial(std::move(allowed.endpoints)),
+  asio::co_spawn(context, dialer.dial(std::move(allowed.endpoints), FirstWord::kOurs),
                  [&](const std::exception_ptr& thrown, Dialled result) {
                    if (thrown) std::rethrow_exception(thrown);
                    dialled = std::move(result);

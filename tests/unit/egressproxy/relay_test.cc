@@ -9,6 +9,7 @@
 
 #include "egressproxy/connections.h"
 #include "egressproxy/relay_pool.h"
+#include "tests/unit/egressproxy/socket_of.h"
 
 namespace cofferdam::egressproxy {
 namespace {
@@ -72,7 +73,7 @@ class Relay : public ::testing::Test {
     tcp::socket near(context_);
     near.connect(acceptor.local_endpoint());
     tcp::socket far = acceptor.accept();
-    return {std::make_unique<Stream>(std::move(near)), std::make_unique<Stream>(std::move(far))};
+    return {stream_of(std::move(near)), stream_of(std::move(far))};
   }
 };
 
@@ -159,7 +160,7 @@ TEST_F(Relay, ReadsNoMoreThanASlowReceiverTakes) {
 
 TEST_F(Relay, SendsWhatWasReadAheadFirst) {
   std::string at_server;
-  ASSERT_EQ(client_->socket().send(asio::buffer("hello", 5)), 5U);
+  ASSERT_EQ(client_->socket().send(std::string_view("hello")).count, 5U);
   const auto read_ahead = [&]() -> Async<void> {
     EXPECT_FALSE(co_await downstream_->read_more());
     co_await run(kIdle);
@@ -335,8 +336,8 @@ TEST_F(Relay, ALoopThatIsDestroyedTakesItAlong) {
     tcp::acceptor acceptor(*context, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
     tcp::socket near(*context);
     near.connect(acceptor.local_endpoint());
-    one = std::make_unique<Stream>(std::move(near));
-    other = std::make_unique<Stream>(acceptor.accept());
+    one = stream_of(std::move(near));
+    other = stream_of(acceptor.accept());
   }
   const auto own = [](std::unique_ptr<Stream> here, std::unique_ptr<Stream> there) -> Async<void> {
     co_await relay(*here, *there, kIdle);

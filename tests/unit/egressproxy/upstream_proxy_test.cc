@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "tests/unit/egressproxy/socket_of.h"
+
 namespace cofferdam::egressproxy {
 namespace {
 
@@ -104,9 +106,10 @@ struct Pair {
 
 Reason tunnel_through(std::vector<std::string> pieces, std::string* rest, bool end) {
   Pair pair;
+  Socket near = socket_of(std::move(pair.near));
   Reason found = Reason::kAllowed;
   asio::co_spawn(
-      pair.context, open_tunnel(pair.near, "CONNECT a:1 HTTP/1.1\r\n\r\n"),
+      pair.context, open_tunnel(near, "CONNECT a:1 HTTP/1.1\r\n\r\n"),
       [&found](const std::exception_ptr&, TunnelOutcome outcome) { found = outcome.reason; });
   for (const std::string& piece : pieces) {
     asio::write(pair.far, asio::buffer(piece));
@@ -120,9 +123,10 @@ Reason tunnel_through(std::vector<std::string> pieces, std::string* rest, bool e
   pair.far.shutdown(tcp::socket::shutdown_send, ignored);
   std::array<char, 256> buffer{};
   while (rest != nullptr) {
-    const std::size_t count = pair.near.read_some(asio::buffer(buffer), ignored);
-    if (ignored) break;
-    rest->append(buffer.data(), count);
+    const os::Moved moved = near.receive(buffer);
+    if (moved.state == os::Moving::kWouldBlock) continue;
+    if (moved.state != os::Moving::kMoved) break;
+    rest->append(buffer.data(), moved.count);
   }
   return found;
 }
