@@ -150,6 +150,7 @@ class Narrowing final {
     at_most("workspace.quota.bytes", &m_.quota_bytes, l_.quota_bytes, size_text(l_.quota_bytes));
     at_most("workspace.quota.entries", &m_.quota_entries, l_.quota_entries,
             std::to_string(l_.quota_entries));
+    at_most("workspace.xattr", &m_.xattr, l_.xattr, "false");
     at_most("filesystem.tmp.size", &m_.tmp_bytes, l_.tmp_bytes, size_text(l_.tmp_bytes));
     at_most("filesystem.shm.size", &m_.shm_bytes, l_.shm_bytes, size_text(l_.shm_bytes));
     at_most("filesystem.tmp.exec", &m_.tmp_exec, l_.tmp_exec, "false");
