@@ -384,7 +384,7 @@ class CrashTest : public testing::TestWithParam<std::size_t> {
       const auto content = meta->base_content(path);
       ASSERT_TRUE(content.ok() && *content) << path;
       EXPECT_EQ(**content, fs::is_symlink(below) ? fs::read_symlink(below).string()
-                                               : os::read_file(below).value());
+                                                 : os::read_file(below).value());
     }
   }
 
