@@ -5,17 +5,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "common/os/beneath.h"
 
 namespace cofferdam::os {
 namespace {
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
 
 Status rename_with(int from_directory, std::string_view from, int to_directory, std::string_view to,
                    unsigned flags, std::string_view what) {
@@ -80,22 +78,23 @@ Result<struct stat> stat_in(int directory, std::string_view name) {
 }
 
 Status for_each_name(int directory, const std::function<Status(std::string_view name)>& visit) {
-  // A description of its own, so that the caller's offset does not matter.
-  UniqueFd copy(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!copy) return Error::from_errno("open directory");
-  const std::unique_ptr<DIR, CloseDir> dir(::fdopendir(copy.get()));
-  if (!dir) return Error::from_errno("fdopendir");
-  (void)copy.release();
+  if (::lseek(directory, 0, SEEK_SET) != 0) return Error::from_errno("rewind directory");
+  constexpr std::size_t kBytes = 32768;
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kBytes);
   while (true) {
-    errno = 0;
-    const struct dirent* entry = ::readdir(dir.get());
-    if (entry == nullptr) {
-      if (errno != 0) return Error::from_errno("readdir");
-      return {};
+    const ssize_t got = ::getdents64(directory, buffer.get(), kBytes);
+    if (got < 0) return Error::from_errno("read directory");
+    if (got == 0) return {};
+    for (std::size_t at = 0; at < static_cast<std::size_t>(got);) {
+      // A record of getdents(2): its length, then the name with a NUL.
+      const std::byte* record = buffer.get() + at;
+      unsigned short length = 0;
+      std::memcpy(&length, record + offsetof(struct dirent64, d_reclen), sizeof length);
+      const std::string_view name(
+          reinterpret_cast<const char*>(record + offsetof(struct dirent64, d_name)));
+      at += length;
+      if (name != "." && name != "..") TRY(visit(name));
     }
-    const std::string_view name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    TRY(visit(name));
   }
 }
 

@@ -32,8 +32,8 @@ Result<UniqueFd> open_parent_in_tree(int root, std::string_view path);
 // lstat of one name in an open directory.
 Result<struct stat> stat_in(int directory, std::string_view name);
 
-// The names of a directory but "." and "..", in no order. `directory` must not be O_PATH. The
-// visitor's error ends the listing.
+// The names of a directory but "." and "..", in no order. `directory` must not be O_PATH; its
+// position is used: one listing at a time. The visitor's error ends the listing.
 Status for_each_name(int directory, const std::function<Status(std::string_view name)>& visit);
 
 Result<std::string> read_link_in(int directory, std::string_view name);

@@ -214,7 +214,7 @@ Result<ArtifactReport> export_artifacts(const SandboxRecord& sandbox, const Sink
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
   TRY_ASSIGN(auto rules, rules_of(sandbox));
   TRY_ASSIGN(auto patterns, patterns_of(rules));
-  TRY_ASSIGN(Placement placement, ReviewSession::placement(sandbox));
+  Placement placement = session.placement();
   ArtifactWriter writer(session, std::move(rules), std::move(patterns), std::move(placement), out);
   return writer.write(sandbox);
 }

@@ -18,6 +18,11 @@ struct Difference {
 };
 
 bool matters(std::string_view name) {
+  // Most names are told by their first letter; others than ASCII may vanish when they are folded.
+  constexpr std::string_view kFirst = "hHoOrRcC";
+  if (name.empty()) return false;
+  const bool ascii = static_cast<unsigned char>(name[0]) < 0x80;
+  if (ascii && kFirst.find(name[0]) == std::string_view::npos) return false;
   constexpr std::string_view kNames[] = {"head", "objects", "refs", "commondir"};
   return std::any_of(std::begin(kNames), std::end(kNames),
                      [&](std::string_view wanted) { return folds_to(name, wanted); });

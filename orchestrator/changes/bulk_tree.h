@@ -1,8 +1,8 @@
 // BulkTree: a whole directory of ignored content that the workspace does not have, taken home as
 // one object (a dependency folder: tens of thousands of files that nobody reviews one by one).
 //
-// Looked through by names, kinds and modes only; anything in it that a merge would leave behind
-// makes it no bulk tree, and its entries are then changes like all others.
+// Looked through by names, kinds and modes, and searched for secrets; anything in it that a merge
+// would leave behind makes it no bulk tree, and its entries are then changes like all others.
 #pragma once
 
 #include <sys/types.h>
@@ -15,6 +15,7 @@
 #include "common/base/result.h"
 #include "orchestrator/changes/changes.h"
 #include "orchestrator/changes/risk.h"
+#include "orchestrator/secrets/found_secrets.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -28,11 +29,16 @@ struct BulkTree {
   Risk risk;                // the worst in it
   std::string risky_path;   // the first such
   std::uint64_t risky = 0;  // how many are that bad
+  std::string secret;       // what secret the first file that holds one holds, in words
+  std::string secret_path;
+  std::uint64_t secrets = 0;  // how many files hold one
 };
 
 // What lies in the layer at and below `path`; nothing when it is no bulk tree.
 Result<std::optional<BulkTree>> look_through(int upper, const std::string& path,
-                                             const RiskTable& risks, const IsHidden& is_hidden);
+                                             const RiskTable& risks,
+                                             const secrets::SecretScanner& scanner,
+                                             const IsHidden& is_hidden);
 
 struct TreeOwner {
   std::optional<uid_t> uid;  // absent: stays the caller's

@@ -152,16 +152,22 @@ Json row_of(const ChangeSet& set, const std::map<std::size_t, std::size_t>& away
   return row;
 }
 
-Json to_json(const ChangeSet& set) {
-  Json json = {{"changes", Json::array()},
-               {"omitted", Json::array()},
+Json left_out_json(const ChangeSet& set) {
+  Json json = {{"omitted", Json::array()},
                {"ignored", Json::array()},
                {"ignored_entries", set.ignored_entries()},
                {"settled", set.settled}};
-  const auto away = set.renamed_away();
-  for (const std::size_t i : set.by_risk()) json["changes"].push_back(row_of(set, away, i));
   for (const Omission& omission : set.omissions) json["omitted"].push_back(to_json(omission));
   for (const Ignored& ignored : set.ignored) json["ignored"].push_back(to_json(ignored));
+  return json;
+}
+
+Json to_json(const ChangeSet& set) {
+  Json json = left_out_json(set);
+  Json rows = Json::array();
+  const auto away = set.renamed_away();
+  for (const std::size_t i : set.by_risk()) rows.push_back(row_of(set, away, i));
+  json["changes"] = std::move(rows);
   return json;
 }
 

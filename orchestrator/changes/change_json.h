@@ -22,6 +22,8 @@ Result<ObjectState> state_from_json(const Json& json);
 Json row_of(const ChangeSet& set, const std::map<std::size_t, std::size_t>& away,
             std::size_t index);
 
+// As to_json(set), without its changes.
+Json left_out_json(const ChangeSet& set);
 Json to_json(const Omission& omission);
 Json to_json(const Ignored& ignored);
 

@@ -87,61 +87,60 @@ Result<std::string> selector_from_argument(std::string_view argument, std::strin
   return text;
 }
 
+namespace {
+
+// The workspace as the workload had it; without its rules nothing is judged.
+struct WorkspaceMount {
+  policy::FsRules rules;
+  bool attributes = false;
+};
+Result<WorkspaceMount> mount_of(const SandboxRecord& sandbox) {
+  TRY_ASSIGN(const std::string text, os::read_file(sandbox.fs_policy()));
+  TRY_ASSIGN(const Json policy, parse_json(text).context("fs.json"));
+  if (policy.is_object() && policy.contains("mounts") && policy["mounts"].is_array()) {
+    for (const Json& mount : policy["mounts"]) {
+      if (!mount.is_object() || mount.value("name", "") != "workspace") continue;
+      TRY_ASSIGN(auto rules, policy::FsRules::parse(mount.value("rules", Json::array())));
+      return WorkspaceMount{std::move(rules), mount.value("xattr", false)};
+    }
+  }
+  return Error("fs.json: no workspace mount");
+}
+
+}  // namespace
+
 Result<ReviewSession> ReviewSession::open(const SandboxRecord& sandbox) {
   TRY_ASSIGN(LayerView view, LayerView::open(sandbox));
   TRY_ASSIGN(Settled settled, Settled::load(sandbox));
   TRY_ASSIGN(RiskTable risks, RiskTable::built_in());
   TRY_ASSIGN(auto scanner, secrets::SecretScanner::built_in(known_secrets_of(sandbox)));
-  return ReviewSession{std::move(view), std::move(settled), std::move(risks), std::move(scanner)};
-}
-
-Result<Placement> ReviewSession::placement(const SandboxRecord& sandbox) {
-  // The rules that the workload ran under; without them nothing is judged.
-  TRY_ASSIGN(const std::string text, os::read_file(sandbox.fs_policy()));
-  TRY_ASSIGN(const Json policy, parse_json(text).context("fs.json"));
-  Json rules = Json::array();
-  bool found = false;
-  bool attributes = false;
-  if (policy.is_object() && policy.contains("mounts") && policy["mounts"].is_array()) {
-    for (const Json& mount : policy["mounts"]) {
-      if (!mount.is_object() || mount.value("name", "") != "workspace") continue;
-      rules = mount.value("rules", Json::array());
-      attributes = mount.value("xattr", false);
-      found = true;
-    }
-  }
-  if (!found) return Error("fs.json: no workspace mount");
-  TRY_ASSIGN(policy::FsRules fs_rules, policy::FsRules::parse(rules));
+  TRY_ASSIGN(WorkspaceMount mount, mount_of(sandbox));
   TRY_ASSIGN(IgnoreRules ignore, IgnoreRules::open(sandbox.workspace));
-  return Placement(std::move(fs_rules), std::move(ignore), attributes);
+  return ReviewSession{std::move(view),    std::move(settled),     std::move(risks),
+                       std::move(scanner), std::move(mount.rules), mount.attributes,
+                       std::move(ignore)};
 }
 
-Result<ChangeSet> ReviewSession::collect_in(Placement rules) const {
+Result<ChangeSet> ReviewSession::collect_in(Placement place) const {
   const mode_t mask = ::umask(022);
   ::umask(mask);
-  return Collector(view, std::move(rules), {risks, secrets, settled, mask}).collect();
+  return Collector(view, std::move(place), {risks, secrets, settled, mask}).collect();
 }
 
-Result<ChangeSet> ReviewSession::collect(const SandboxRecord& sandbox) const {
-  TRY_ASSIGN(Placement rules, placement(sandbox));
-  return collect_in(std::move(rules));
-}
-
-Result<ChangeSet> ReviewSession::collect_with_ignored(const SandboxRecord& sandbox,
-                                                      const std::vector<std::string>& paths) const {
-  TRY_ASSIGN(Placement rules, placement(sandbox));
-  rules.admit_ignored(paths);
-  return collect_in(std::move(rules));
+Result<ChangeSet> ReviewSession::collect_with_ignored(const std::vector<std::string>& paths) const {
+  Placement with_ignored = placement();
+  with_ignored.admit_ignored(paths);
+  return collect_in(std::move(with_ignored));
 }
 
 Result<ChangeSet> compute_changes(const SandboxRecord& sandbox) {
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
-  return session.collect(sandbox);
+  return session.collect();
 }
 
 Result<std::size_t> count_unmerged_changes(const SandboxRecord& sandbox) {
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
-  TRY_ASSIGN(const ChangeSet set, session.collect(sandbox));
+  TRY_ASSIGN(const ChangeSet set, session.collect());
   std::size_t count = 0;
   for (const Change& change : set.changes) {
     TRY_ASSIGN(const ObjectState ours, session.view.ours(change.path));

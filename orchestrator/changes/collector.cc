@@ -108,7 +108,7 @@ Result<bool> Collector::take_bulk(const std::string& path, const UpperEntry& ent
   if (had || criteria_.settled.paths.contains(path)) return false;
   const auto parent = os::open_parent_in_tree(view_.workspace(), path);
   if (parent.ok() && os::stat_in(parent->get(), os::leaf_of(path)).ok()) return false;
-  TRY_ASSIGN(const auto tree, look_through(view_.upper(), path, criteria_.risks,
+  TRY_ASSIGN(const auto tree, look_through(view_.upper(), path, criteria_.risks, criteria_.secrets,
                                            [&](const std::string& below, bool is_dir) {
                                              return placement_.is_hidden(below, is_dir);
                                            }));
@@ -125,6 +125,13 @@ Result<bool> Collector::take_bulk(const std::string& path, const UpperEntry& ent
   if (tree->risky > 0 && change.risk.level != RiskLevel::kNone) {
     change.risk.reason = std::to_string(tree->risky) + " in it, such as " + tree->risky_path +
                          ": " + tree->risk.reason;
+  }
+  if (tree->secrets > 0) {
+    change.secret = tree->secret;
+    if (tree->secrets > 1) {
+      change.secret += " and " + std::to_string(tree->secrets - 1) + " more";
+    }
+    mark_secret(change, "it holds " + change.secret + " (" + tree->secret_path + ")");
   }
   set_.changes.push_back(std::move(change));
   bulk_.push_back(path);
@@ -212,7 +219,10 @@ void Collector::judge_secrets(Change& change, Secrets secrets) const {
   if (secrets.empty() || change.theirs.absent()) return;
   change.secret = secrets.begin()->second;
   if (secrets.size() > 1) change.secret += " and " + std::to_string(secrets.size() - 1) + " more";
-  const std::string reason = "it holds " + change.secret;
+  mark_secret(change, "it holds " + change.secret);
+}
+
+void Collector::mark_secret(Change& change, const std::string& reason) {
   if (change.risk.level == RiskLevel::kNeedsAllowance) {
     change.risk.reason += "; " + reason;
   } else {
@@ -395,6 +405,7 @@ Result<ChangeSet> Collector::collect() {
   for (const auto& [path, entry] : upper_) {
     if (!with_base_.contains(path)) TRY(take_without_base(path, entry));
   }
+  TRY(placement_.check());
   report_tops();
   if (placement_.has_attributes()) report_attributes();
   const auto by_path = [](const auto& a, const auto& b) { return a.path < b.path; };

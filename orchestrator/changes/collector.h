@@ -55,6 +55,7 @@ class Collector final {
                              Secrets& secrets) const;
   // Those that the base does not hold already make the change a risky one.
   void judge_secrets(Change& change, Secrets secrets) const;
+  static void mark_secret(Change& change, const std::string& reason);
   void restrict_mode(Change& change) const;
   bool affords_holes(std::uint64_t holes);
   Status grow(std::size_t bytes);

@@ -23,6 +23,8 @@ std::string reference_of(const SandboxRecord& sandbox, const std::string& branch
 }
 
 constexpr std::size_t kMostCounted = 10'000;
+constexpr std::size_t kMostLeft = 1'000;
+constexpr const char* kWhyLeft = "only branches come home";
 
 // Objects go into a pack while they arrive; a dry run keeps none.
 class Receiving final {
@@ -173,6 +175,7 @@ Result<CommitReport> bring_commits_home(const SandboxRecord& sandbox, const Revi
     report.nothing = "the sandbox wrote nothing into the git directory";
     return report;
   }
+  TRY_ASSIGN(report.left, layer->other_references(kMostLeft));
   TRY_ASSIGN(Receiving receiving, Receiving::begin(*home, options.dry_run));
   SecretsByObject found;
   auto commits = read_commits(options.reader, *layer, *home,
@@ -202,7 +205,11 @@ Result<CommitReport> bring_commits_home(const SandboxRecord& sandbox, const Revi
 
 std::string describe(const CommitReport& report, bool dry_run) {
   const auto shown = [](std::string_view text) { return escape_for_terminal(text); };
-  if (!report.nothing.empty()) return "commits: " + shown(report.nothing) + "\n";
+  std::string left;
+  for (const std::string& name : report.left) {
+    left += "  left out: " + shown(name) + ": " + kWhyLeft + " (reference)\n";
+  }
+  if (!report.nothing.empty()) return "commits: " + shown(report.nothing) + "\n" + left;
   std::string text = dry_run ? "commits to be brought home:\n" : "commits brought home:\n";
   for (const HomeBranch& branch : report.branches) {
     if (!branch.refused.empty()) {
@@ -214,6 +221,7 @@ std::string describe(const CommitReport& report, bool dry_run) {
     }
   }
   if (report.branches.empty()) text += "  none that are not here\n";
+  text += left;
   for (const Change& change : report.risky) {
     text +=
         "  in them: " + shown(change.path) + "  (look at it: " + shown(change.risk.reason) + ")\n";
@@ -240,7 +248,11 @@ Json to_json(const CommitReport& report) {
     }
     branches.push_back(std::move(row));
   }
-  Json json = {{"branches", std::move(branches)}};
+  Json left = Json::array();
+  for (const std::string& name : report.left) {
+    left.push_back({{"reference", to_json_text(name)}, {"reason", kWhyLeft}});
+  }
+  Json json = {{"branches", std::move(branches)}, {"left_out", std::move(left)}};
   if (!report.nothing.empty()) json["nothing"] = report.nothing;
   if (!report.refused.empty()) json["refused"] = to_json_text(report.refused);
   if (report.move) {

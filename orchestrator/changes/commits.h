@@ -34,6 +34,8 @@ struct CommitReport {
   std::optional<BranchMove> move;  // the fast-forward, where there is one to make
   std::size_t ahead = 0;           // commits that it brings to the branch
   std::string refused;             // why there can be none: with the remedy
+  // References made inside that stay there: tags, notes, the stash; loose ones, the first 1000.
+  std::vector<std::string> left;
   // Paths of the fast-forward that the user should look at, risky ones first.
   std::vector<Change> risky;
 

@@ -153,7 +153,7 @@ class DiffWriter final {
 Status write_diff(const SandboxRecord& sandbox, DiffForm form,
                   const std::vector<std::string>& paths, bool colour, const Sink& out) {
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
-  TRY_ASSIGN(ChangeSet set, session.collect(sandbox));
+  TRY_ASSIGN(ChangeSet set, session.collect());
   const auto other = [&](const auto& entry) { return !is_selected(entry.path, paths); };
   std::erase_if(set.changes, other);
   std::erase_if(set.omissions, other);
@@ -177,7 +177,7 @@ Status write_diff(const SandboxRecord& sandbox, DiffForm form,
     Json json = to_json(set);
     json["sandbox"] = sandbox.id;
     json["name"] = sandbox.name;
-    return out(printable_json(json, 2) + "\n");
+    return shown(printable_json(json, 2) + "\n");
   };
   TRY(write());
   return redactor.finish(out);

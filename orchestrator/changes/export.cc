@@ -41,7 +41,7 @@ void add_parents(Paths& directories, std::string_view path) {
 
 Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out) {
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
-  TRY_ASSIGN(ChangeSet set, session.collect(sandbox));
+  TRY_ASSIGN(ChangeSet set, session.collect());
   TRY(find_renames(session.view, set));
   const auto away = set.renamed_away();
   // Directories that come and go with the files below them, which is all that git knows of them.
@@ -90,7 +90,7 @@ Result<ExportReport> export_patch(const SandboxRecord& sandbox, const Sink& out)
     rows.push_back(std::move(row));
   }
 
-  Json all = to_json(set);
+  Json all = left_out_json(set);
   all["version"] = 1;
   all["sandbox"] = sandbox.id;
   all["name"] = sandbox.name;

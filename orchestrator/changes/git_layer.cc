@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "common/os/files.h"
@@ -93,6 +94,21 @@ Status GitLayer::for_each_branch(
                       if (fd) TRY(visit(path, first_bytes(fd.get(), limit)));
                       return Visit::kSkip;
                     });
+}
+
+Result<std::vector<std::string>> GitLayer::other_references(std::size_t limit) const {
+  std::vector<std::string> found;
+  const auto refs = os::open_in_tree(common_.get(), "refs", O_RDONLY | O_DIRECTORY);
+  if (!refs.ok()) return found;
+  TRY(walk_upper(refs->get(),
+                 [&](const std::string& path, const UpperEntry& entry) -> Result<Visit> {
+                   if (path == "heads" || found.size() == limit) return Visit::kSkip;
+                   const bool file = entry.kind == layer::Kind::kFile && !path.ends_with(".lock");
+                   if (file) found.push_back("refs/" + path);
+                   return Visit::kEnter;
+                 }));
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 os::UniqueFd GitLayer::packed_refs() const {

@@ -28,6 +28,9 @@ class GitLayer final {
   Status for_each_branch(
       std::size_t limit,
       const std::function<Status(const std::string& name, const std::string& bytes)>& visit) const;
+  // Loose references that are no branches (tags, notes, the stash, remote branches): their whole
+  // names, bytes, at most `limit` of them.
+  Result<std::vector<std::string>> other_references(std::size_t limit) const;
   os::UniqueFd packed_refs() const;  // empty: not written
   struct PackFiles {
     os::UniqueFd index;

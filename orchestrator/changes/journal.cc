@@ -91,28 +91,48 @@ Status Journal::before(std::string_view act) const {
   return before_act_(act, "");
 }
 
-Status Journal::write_phase(Phase phase) {
+// The journal's own name, and the names in it.
+Status Journal::sync_names() const {
+  TRY(os::sync_directory(directory_));
+  TRY(os::sync_directory(directory_.parent_path()));
+  return os::sync_directory(directory_.parent_path().parent_path());
+}
+
+Status Journal::write_phase(Phase phase, bool durable) {
   struct stat st {};
   if (::fstat(workspace_, &st) != 0) return Error::from_errno("stat of the workspace");
   const Json json = {{"version", 1},
                      {"phase", kPhases[static_cast<std::size_t>(phase)]},
                      {"in_workspace", outside_},
                      {"workspace_inode", static_cast<std::uint64_t>(st.st_ino)}};
-  TRY(os::write_file_atomic(directory_ / "phase", canonical_json(json) + "\n"));
-  TRY(os::sync_directory(directory_));
+  const std::string text = canonical_json(json) + "\n";
+  if (phase == Phase::kStaging && !durable) {
+    // No file that could come out of a loss of power half written: a missing one says the same.
+    phase_ = phase;
+    return {};
+  }
+  TRY(os::write_file_atomic(directory_ / "phase", text));
+  if (durable) TRY(os::sync_directory(directory_));
   phase_ = phase;
   return {};
 }
 
 Status Journal::set_phase(Phase phase) {
   TRY(before(std::string("phase ") + std::string(kPhases[static_cast<std::size_t>(phase)])));
-  return write_phase(phase);
+  return write_phase(phase, phase != Phase::kStaging && phase != Phase::kDone);
 }
 
 Status Journal::write_plan(const TransactionPlan& plan) {
   TRY(before("plan"));
   TRY(os::write_file_atomic(directory_ / "plan.json", canonical_json(to_json(plan)) + "\n"));
-  return os::sync_directory(directory_);
+  return phase_ == Phase::kStaging ? Status() : os::sync_directory(directory_);
+}
+
+Status Journal::sync() {
+  TRY(before("sync objects"));
+  // Else the journal lies in the same file system.
+  if (lies_in_workspace()) TRY(sync_names());
+  return os::sync_file_system(objects());
 }
 
 Result<TransactionPlan> Journal::read_plan() const {
@@ -137,7 +157,8 @@ Status Journal::open_objects() {
 Status Journal::make_outside() {
   TRY_ASSIGN(outside_, random_name());
   TRY(before("phase outside"));
-  TRY(write_phase(phase_));
+  TRY(write_phase(phase_, true));
+  TRY(sync_names());
   if (::mkdirat(workspace_, outside_.c_str(), 0700) != 0) {
     return Error::from_errno("create a directory in the workspace");
   }
@@ -151,8 +172,6 @@ Result<Journal> Journal::begin(const SandboxRecord& sandbox, int workspace, bool
   TRY(os::remove_tree(merges_of(sandbox) / "gone"));
   TRY(os::make_directories(journal.directory_ / "objects"));
   TRY(journal.set_phase(Phase::kStaging));
-  TRY(os::sync_directory(merges_of(sandbox)));
-  TRY(os::sync_directory(sandbox.directory));
   TRY(journal.open_objects());
   if (outside || !can_rename_between(journal.objects(), workspace)) TRY(journal.make_outside());
   return journal;
@@ -280,11 +299,12 @@ Status Journal::remove_outside() {
   }
   objects_.reset();
   outside_.clear();
-  return write_phase(phase_);
+  return write_phase(phase_, true);
 }
 
 Status Journal::move_to(const fs::path& name) {
   TRY(before("rest"));
+  TRY(os::sync_directory(directory_));
   const fs::path target = directory_.parent_path() / name;
   if (::rename(directory_.c_str(), target.c_str()) != 0) return Error::from_errno("rename");
   directory_ = target;

@@ -2,8 +2,8 @@
 //
 // `<sandbox>/merges/active/` is the transaction under way, `<sandbox>/merges/<n>/` one that is at
 // rest and can be undone. Each holds:
-//   phase      what to do after a kill; replaced as a whole and synced: the commit record
-//   plan.json  the steps, written and synced before the phase that needs them
+//   phase      what to do after a kill; replaced as a whole: the commit record
+//   plan.json  the steps, written before the phase that needs them
 //   objects/   before: what the merge will put in; after: what it replaced and removed
 // Objects must lie in the workspace's file system. Where the state directory lies elsewhere, they
 // are in `.cofferdam-merge-<random>` at the top of the workspace while a transaction is under way,
@@ -57,8 +57,12 @@ class Journal final {
   int objects() const { return objects_.get(); }
   const std::filesystem::path& directory() const { return directory_; }
 
+  // Durable at once, but for kDone and kStaging: after a loss of power what was before them leads
+  // to the same end.
   Status set_phase(Phase phase);
+  // Durable at once, but in kStaging with sync(), as the objects and the journal itself are.
   Status write_plan(const TransactionPlan& plan);
+  Status sync();
   Result<TransactionPlan> read_plan() const;
 
   // Whether the workspace is the directory that the phase was written for: else the objects of a
@@ -88,7 +92,8 @@ class Journal final {
         workspace_(workspace),
         before_act_(std::move(before_act)) {}
   Status before(std::string_view act) const;
-  Status write_phase(Phase phase);
+  Status write_phase(Phase phase, bool durable);
+  Status sync_names() const;
   Status open_objects();
   Status make_outside();
   Status bring_home(const TransactionPlan& plan);

@@ -5,6 +5,7 @@
 #include "common/base/json_text.h"
 #include "common/os/files.h"
 #include "common/os/regular_file.h"
+#include "orchestrator/secrets/secret_scanner.h"
 
 namespace cofferdam::orchestrator::changes {
 namespace {
@@ -54,6 +55,19 @@ std::vector<secrets::KnownSecret> known_secrets_of(const SandboxRecord& sandbox)
     }
   }
   return known;
+}
+
+Result<std::string> redacted(const SandboxRecord& sandbox, std::string_view text) {
+  TRY_ASSIGN(const auto scanner, secrets::SecretScanner::built_in(known_secrets_of(sandbox)));
+  secrets::SecretRedactor redactor(scanner);
+  std::string shown;
+  const auto take = [&](std::string_view bytes) {
+    shown += bytes;
+    return Status();
+  };
+  TRY(redactor.feed(text, take));
+  TRY(redactor.finish(take));
+  return shown;
 }
 
 }  // namespace cofferdam::orchestrator::changes

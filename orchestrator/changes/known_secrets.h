@@ -1,6 +1,8 @@
 // The secrets whose values are known at a review: what the sandbox's manifest names.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
@@ -13,5 +15,9 @@ namespace cofferdam::orchestrator::changes {
 // with the manifest's value, else with that of this process's environment. A sandbox without a
 // readable manifest has none.
 std::vector<secrets::KnownSecret> known_secrets_of(const SandboxRecord& sandbox);
+
+// `text`, which is to be shown, with every secret replaced that a review of this sandbox would find
+// (also in names of files).
+Result<std::string> redacted(const SandboxRecord& sandbox, std::string_view text);
 
 }  // namespace cofferdam::orchestrator::changes

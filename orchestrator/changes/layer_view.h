@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "common/base/result.h"
 #include "common/layer/meta_store.h"
@@ -18,8 +19,29 @@
 
 namespace cofferdam::orchestrator::changes {
 
+// A directory tree that is gone through in the order of its paths: the directory of the last one
+// stays open. The root outlives it.
+class HeldTree final {
+ public:
+  explicit HeldTree(int root) : root_(root) {}
+  // An O_PATH descriptor of the directory that holds `path`; lives until the next call.
+  Result<int> parent_of(std::string_view path);
+  // Where directories themselves come and go.
+  void forget() { directory_.reset(); }
+
+ private:
+  int root_;
+  std::string path_;
+  os::UniqueFd directory_;
+};
+
 class LayerView final {
  public:
+  // Of the layer's files: so small ones are remembered as they were first read, so many bytes of
+  // them in all. What is judged, shown and written is then the same.
+  static constexpr std::uint64_t kMaxKeptFile = 64U << 10U;
+  static constexpr std::uint64_t kMaxKept = 32U << 20U;
+
   static Result<LayerView> open(const SandboxRecord& sandbox);
 
   int upper() const { return upper_.get(); }
@@ -30,6 +52,11 @@ class LayerView final {
   // What the workspace holds at `path` now, content hashed. A path below a link, a file or nothing
   // is absent.
   Result<ObjectState> ours(std::string_view path) const;
+
+  // As HeldTree::parent_of of the workspace.
+  Result<int> workspace_parent(std::string_view path) const {
+    return held_workspace_.parent_of(path);
+  }
 
   // The workspace's file or link at `path`, streamed.
   Status read_ours(std::string_view path, const Sink& sink) const;
@@ -49,8 +76,12 @@ class LayerView final {
 
   os::UniqueFd upper_;
   os::UniqueFd workspace_;
+  mutable HeldTree held_upper_{upper_.get()};
+  mutable HeldTree held_workspace_{workspace_.get()};
   layer::MetaStore meta_;
   std::filesystem::path workspace_path_;
+  mutable std::unordered_map<std::string, std::string> kept_;
+  mutable std::uint64_t kept_bytes_ = 0;
 };
 
 layer::Kind kind_of_mode(std::uint32_t st_mode);

@@ -101,11 +101,10 @@ Status stage(const ReviewSession& session, const Journal& journal, Steps& steps,
       return sink(merged.bytes);
     };
     if (before_act) TRY(before_act("stage", step.path));
-    TRY(staging.make(item, content, std::to_string(i)).context(step.path));
-    TRY_ASSIGN(const struct stat st, os::stat_in(journal.objects(), std::to_string(i)));
-    step.staged_inode = st.st_ino;
+    TRY_ASSIGN(step.staged_inode,
+               staging.make(item, content, std::to_string(i)).context(step.path));
   }
-  return os::sync_file_system(journal.objects());
+  return {};
 }
 
 // What is decided now needs no second decision.
@@ -128,6 +127,7 @@ Status prepare(const ReviewSession& session, const MergeOptions& options, Journa
                Steps& steps) {
   TRY(stage(session, journal, steps, options.before_act));
   TRY(journal.write_plan(steps.plan));
+  TRY(journal.sync());
   return journal.set_phase(Phase::kForward);
 }
 
@@ -200,9 +200,9 @@ Result<MergeReport> merge_sandbox(const SandboxRecord& sandbox, const MergeOptio
   TRY_ASSIGN(const ReviewSession session, ReviewSession::open(sandbox));
   TRY_ASSIGN(const auto lock, os::FileLock::try_acquire_directory(session.view.workspace()));
   if (!lock.has_value()) return Error("another merge into this workspace runs");
-  TRY_ASSIGN(ChangeSet set, options.ignored ? session.collect_with_ignored(sandbox, options.paths)
-                                            : session.collect(sandbox));
-  TRY_ASSIGN(Placement placement, ReviewSession::placement(sandbox));
+  TRY_ASSIGN(ChangeSet set,
+             options.ignored ? session.collect_with_ignored(options.paths) : session.collect());
+  Placement placement = session.placement();
 
   MergeReport report;
   report.strict_reads = options.strict_reads;

@@ -160,7 +160,8 @@ class Decider final {
   }
 
   void check_parent(MergeItem& item) {
-    if (item.change.theirs.absent()) return;
+    // Where the workspace holds something, it leads there.
+    if (item.change.theirs.absent() || !item.ours.absent()) return;
     const std::string parent(os::parent_of(item.change.path));
     const auto found = by_path_.find(parent);
     if (found != by_path_.end()) {
@@ -169,8 +170,7 @@ class Decider final {
         return;
       }
     }
-    const auto directory = os::open_in_tree(view_.workspace(), parent, O_PATH | O_DIRECTORY);
-    if (!directory.ok()) {
+    if (!view_.workspace_parent(item.change.path).ok()) {
       conflict(item,
                "the directory that it lies in is gone from the workspace, or is none any more");
     }

@@ -43,6 +43,9 @@ class Placement final {
     return !rules_.decide(path, is_dir).visible();
   }
 
+  // Whether its answers can be used (ignore_rules.h).
+  Status check() const { return ignore_.check(); }
+
   // The topmost path at or above `path` that is not plain, made known if it was not; nullptr when
   // the whole path is plain. Pointers stay valid.
   Top* top_of(const std::string& path, bool is_dir);

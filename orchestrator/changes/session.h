@@ -1,7 +1,9 @@
 // ReviewSession: what every command over one sandbox's changes needs, opened once.
 #pragma once
 
+#include "common/policy/fs_rules.h"
 #include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/ignore_rules.h"
 #include "orchestrator/changes/layer_view.h"
 #include "orchestrator/changes/placement.h"
 #include "orchestrator/changes/risk.h"
@@ -15,16 +17,18 @@ struct ReviewSession {
   Settled settled;
   RiskTable risks;
   secrets::SecretScanner secrets;
+  policy::FsRules rules;  // that the workload ran under
+  bool attributes = false;  // whether it had extended ones
+  IgnoreRules ignore;
 
   static Result<ReviewSession> open(const SandboxRecord& sandbox);
-  static Result<Placement> placement(const SandboxRecord& sandbox);
-  Result<ChangeSet> collect(const SandboxRecord& sandbox) const;
+  Placement placement() const { return {rules, ignore, attributes}; }
+  Result<ChangeSet> collect() const { return collect_in(placement()); }
   // With the ignored content at and below `paths` (none: all of it) among the changes.
-  Result<ChangeSet> collect_with_ignored(const SandboxRecord& sandbox,
-                                         const std::vector<std::string>& paths) const;
+  Result<ChangeSet> collect_with_ignored(const std::vector<std::string>& paths) const;
 
  private:
-  Result<ChangeSet> collect_in(Placement rules) const;
+  Result<ChangeSet> collect_in(Placement place) const;
 };
 
 }  // namespace cofferdam::orchestrator::changes

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -65,35 +66,74 @@ Result<Staging::Origin> Staging::origin_of(const MergeItem& item) const {
   }
 }
 
-Status Staging::keep_attributes(const MergeItem& item, int fd) const {
-  TRY_ASSIGN(const os::UniqueFd before,
-             os::open_in_tree(view_.workspace(), item.change.path, O_RDONLY | O_NOCTTY));
+Result<Staging::Origin> Staging::origin_of_file(const MergeItem& item) const {
+  TRY_ASSIGN(const int parent, view_.workspace_parent(item.change.path));
+  Origin origin;
+  TRY_ASSIGN(origin.before,
+             os::open_in_tree(parent, os::leaf_of(item.change.path), O_RDONLY | O_NOCTTY));
   struct stat st {};
-  if (::fstat(before.get(), &st) != 0) return Error::from_errno("stat");
+  if (::fstat(origin.before.get(), &st) != 0) return Error::from_errno("stat");
   if (!S_ISREG(st.st_mode)) return Error("it was changed while the merge ran");
-  return os::copy_attributes(before.get(), fd, item.ours.sha256 == item.result.sha256);
+  origin.uid = st.st_uid;
+  origin.gid = st.st_gid;
+  return origin;
 }
 
-Status Staging::make_file(const MergeItem& item, const ContentSource& content,
-                          const std::string& name, const Origin& origin) const {
-  const os::UniqueFd fd(
-      ::openat(objects_, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+// A file system puts an inode near the directory that it is made in. So it is made, without a name,
+// where it will belong; that also spares ext4 the search of one group of inodes for all of them
+// (find_inode_bit() looks at every inode that went within the last minute).
+Result<os::UniqueFd> Staging::create_file(const MergeItem& item, const std::string& name,
+                                          const Origin& origin) const {
+  // Both directories are out of everybody's sight: a file may have its mode from the beginning.
+  const mode_t mode = item.result.mode & 0777U;
+  int near = origin.directory.get();
+  if (origin.before) {
+    TRY_ASSIGN(near, view_.workspace_parent(item.change.path));
+  }
+  if (near >= 0) {
+    os::UniqueFd fd(::openat(near, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, mode));
+    // Nothing that the directory hands down: what is handed down is decided here.
+    if (fd && ::flistxattr(fd.get(), nullptr, 0) == 0) {
+      const std::string by_number = "/proc/self/fd/" + std::to_string(fd.get());
+      if (::linkat(AT_FDCWD, by_number.c_str(), objects_, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+        return fd;
+      }
+    }
+  }
+  os::UniqueFd fd(
+      ::openat(objects_, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!fd) return Error::from_errno("create");
+  return fd;
+}
+
+Result<std::uint64_t> Staging::make_file(const MergeItem& item, const ContentSource& content,
+                                         const std::string& name, const Origin& origin) const {
+  const std::uint32_t mode = item.result.mode;
+  TRY_ASSIGN(const os::UniqueFd fd, create_file(item, name, origin));
   Sha256 hash;
   TRY(content([&](std::string_view bytes) -> Status {
     hash.update(bytes);
     return os::write_all(fd.get(), bytes);
   }));
   if (hash.finish() != item.result.sha256) return changed_while_read();
-  TRY(give(fd.get(), origin.uid, origin.gid));
-  if (item.ours.kind == Kind::kFile) {
-    TRY(keep_attributes(item, fd.get()));
+  // Each change of an inode costs as much as its making: only what it does not have already.
+  struct stat st {};
+  if (::fstat(fd.get(), &st) != 0) return Error::from_errno("stat");
+  bool has_mode = (st.st_mode & 07777U) == mode;
+  if (st.st_uid != origin.uid || st.st_gid != origin.gid) {
+    TRY(give(fd.get(), origin.uid, origin.gid));
+    has_mode = false;
+  }
+  if (origin.before) {
+    TRY(os::copy_attributes(origin.before.get(), fd.get(), item.ours.sha256 == item.result.sha256));
+    has_mode = has_mode && ::flistxattr(fd.get(), nullptr, 0) == 0;
   } else if (origin.directory) {
     TRY(os::inherit_access_list(origin.directory.get(), fd.get(), false));
+    has_mode = has_mode && ::flistxattr(fd.get(), nullptr, 0) == 0;
   }
   // After the owner, for chown takes set-id bits away; after the lists, whose mask it sets.
-  if (::fchmod(fd.get(), item.result.mode) != 0) return Error::from_errno("chmod");
-  return {};
+  if (!has_mode && ::fchmod(fd.get(), mode) != 0) return Error::from_errno("chmod");
+  return static_cast<std::uint64_t>(st.st_ino);
 }
 
 Status Staging::make_link(const MergeItem& item, const ContentSource& content,
@@ -134,20 +174,25 @@ Status Staging::make_tree(const MergeItem& item, const std::string& name) {
   return copy_tree(view_.upper(), item.change.path, objects_, name, owner);
 }
 
-Status Staging::make(const MergeItem& item, const ContentSource& content, const std::string& name) {
-  TRY_ASSIGN(const Origin origin, origin_of(item));
+Result<std::uint64_t> Staging::make(const MergeItem& item, const ContentSource& content,
+                                    const std::string& name) {
+  const bool replaces = item.result.kind == Kind::kFile && item.ours.kind == Kind::kFile;
+  TRY_ASSIGN(const Origin origin, replaces ? origin_of_file(item) : origin_of(item));
   switch (item.result.kind) {
     case Kind::kFile:
       return make_file(item, content, name, origin);
     case Kind::kSymlink:
-      return make_link(item, content, name, origin);
+      TRY(make_link(item, content, name, origin));
+      break;
     case Kind::kDirectory:
-      return make_directory(name, origin);
+      TRY(make_directory(name, origin));
+      break;
     case Kind::kAbsent:
     case Kind::kOther:
-      break;
+      return Error("nothing that can be made");
   }
-  return Error("nothing that can be made");
+  TRY_ASSIGN(const struct stat st, os::stat_in(objects_, name));
+  return static_cast<std::uint64_t>(st.st_ino);
 }
 
 }  // namespace cofferdam::orchestrator::changes

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 #include "common/base/result.h"
@@ -22,8 +23,10 @@ class Staging final {
   Staging(const LayerView& view, int objects) : view_(view), objects_(objects) {}
 
   // Makes `name` as item.result says. Content comes from `content`; what was written is hashed and
-  // must be just that. Directories are made with mode 0700: they are filled first.
-  Status make(const MergeItem& item, const ContentSource& content, const std::string& name);
+  // must be just that. Directories are made with mode 0700: they are filled first. Returns the
+  // inode number.
+  Result<std::uint64_t> make(const MergeItem& item, const ContentSource& content,
+                             const std::string& name);
 
   // The same of a whole directory of ignored content.
   Status make_tree(const MergeItem& item, const std::string& name);
@@ -36,14 +39,17 @@ class Staging final {
     gid_t gid = 0;
     bool set_group_id = false;
     os::UniqueFd directory;  // open when the object is new
+    os::UniqueFd before;     // open when a file replaces a file
   };
   Result<Origin> origin_of(const MergeItem& item) const;
-  Status make_file(const MergeItem& item, const ContentSource& content, const std::string& name,
-                   const Origin& origin) const;
+  Result<Origin> origin_of_file(const MergeItem& item) const;
+  Result<os::UniqueFd> create_file(const MergeItem& item, const std::string& name,
+                                   const Origin& origin) const;
+  Result<std::uint64_t> make_file(const MergeItem& item, const ContentSource& content,
+                                  const std::string& name, const Origin& origin) const;
   Status make_link(const MergeItem& item, const ContentSource& content, const std::string& name,
                    const Origin& origin) const;
   Status make_directory(const std::string& name, const Origin& origin) const;
-  Status keep_attributes(const MergeItem& item, int fd) const;
 
   const LayerView& view_;
   int objects_;

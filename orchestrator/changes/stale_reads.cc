@@ -48,6 +48,7 @@ Result<std::vector<StaleRead>> find_stale_reads(const ReviewSession& session, Pl
     if (!why.empty()) stale.push_back({record.path, std::move(why)});
     return {};
   }));
+  TRY(placement.check());
   return stale;
 }
 

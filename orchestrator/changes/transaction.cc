@@ -60,6 +60,10 @@ Status Transaction::is(int directory, const std::string& name, const Step& step,
   return {};
 }
 
+Result<int> Transaction::parent_of(const Step& step) {
+  return held_.parent_of(step.path);
+}
+
 Status Transaction::still_there(int parent, const Step& step) const {
   const auto again = os::open_parent_in_tree(workspace_, step.path);
   if (!again.ok()) return again.error().context("its directory");
@@ -78,24 +82,24 @@ Status Transaction::out_of_workspace(std::size_t index, const ObjectState& expec
                                      std::string_view act) {
   const Step& step = plan_.steps[index];
   const std::string name = object_name(index);
-  TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(workspace_, step.path));
+  TRY_ASSIGN(const int parent, parent_of(step));
   TRY(before(act, step));
   const bool directory = step.act == Act::kRemove && expected.kind == Kind::kDirectory;
   // There already: a copy, whose run was killed.
   const bool copied = directory && exists(objects_, name);
   const Status moved =
-      copied ? Status() : os::rename_no_replace(parent.get(), leaf(step), objects_, name);
+      copied ? Status() : os::rename_no_replace(parent, leaf(step), objects_, name);
   const bool immovable = directory && !moved.ok() && moved.error().error_number() == EXDEV;
-  if (copied || immovable) return copy_out_directory(parent.get(), index, expected);
+  if (copied || immovable) return copy_out_directory(parent, index, expected);
   TRY(moved);
   const Status verified = [&]() -> Status {
     TRY(before("verify", step));
     TRY(is(objects_, name, step, expected));
-    return still_there(parent.get(), step);
+    return still_there(parent, step);
   }();
   if (!verified.ok()) {
     // What cannot go back lies in `objects` still, and is found there.
-    (void)os::rename_no_replace(objects_, name, parent.get(), leaf(step)).ok();
+    (void)os::rename_no_replace(objects_, name, parent, leaf(step)).ok();
   }
   return verified;
 }
@@ -119,15 +123,15 @@ Status Transaction::copy_out_directory(int parent, std::size_t index, const Obje
 
 Status Transaction::into_workspace(std::size_t index, std::string_view act) {
   const Step& step = plan_.steps[index];
-  TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(workspace_, step.path));
+  TRY_ASSIGN(const int parent, parent_of(step));
   TRY(before(act, step));
-  TRY(os::rename_no_replace(objects_, object_name(index), parent.get(), leaf(step)));
+  TRY(os::rename_no_replace(objects_, object_name(index), parent, leaf(step)));
   const Status verified = [&]() -> Status {
     TRY(before("verify", step));
-    return still_there(parent.get(), step);
+    return still_there(parent, step);
   }();
   if (!verified.ok()) {
-    (void)os::rename_no_replace(parent.get(), leaf(step), objects_, object_name(index)).ok();
+    (void)os::rename_no_replace(parent, leaf(step), objects_, object_name(index)).ok();
   }
   return verified;
 }
@@ -136,38 +140,37 @@ Status Transaction::exchange(std::size_t index, const ObjectState& expected_out,
                              const ObjectState& put_in, std::string_view act) {
   const Step& step = plan_.steps[index];
   const std::string name = object_name(index);
-  TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(workspace_, step.path));
+  TRY_ASSIGN(const int parent, parent_of(step));
   TRY(before(act, step));
-  TRY(os::rename_exchange(objects_, name, parent.get(), leaf(step)));
+  TRY(os::rename_exchange(objects_, name, parent, leaf(step)));
   const Status verified = [&]() -> Status {
     TRY(before("verify", step));
     TRY(is(objects_, name, step, expected_out));
-    return still_there(parent.get(), step);
+    return still_there(parent, step);
   }();
   if (verified.ok()) return {};
-  if (!os::rename_exchange(objects_, name, parent.get(), leaf(step)).ok()) return verified;
+  if (!os::rename_exchange(objects_, name, parent, leaf(step)).ok()) return verified;
   // Somebody wrote over what was put in, in that very moment: that is the newest, and stays.
   if (!is(objects_, name, step, put_in).ok()) {
-    (void)os::rename_exchange(objects_, name, parent.get(), leaf(step)).ok();
+    (void)os::rename_exchange(objects_, name, parent, leaf(step)).ok();
   }
   return verified;
 }
 
 Status Transaction::set_mode(std::size_t index, std::uint32_t from, std::uint32_t to) {
   const Step& step = plan_.steps[index];
-  TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(workspace_, step.path));
-  TRY_ASSIGN(const struct stat st, os::stat_in(parent.get(), leaf(step)));
+  TRY_ASSIGN(const int parent, parent_of(step));
+  TRY_ASSIGN(const struct stat st, os::stat_in(parent, leaf(step)));
   if (!S_ISDIR(st.st_mode) || (st.st_mode & 01777U) != (from & 01777U)) return changed_meanwhile();
   TRY(before("chmod", step));
   const std::uint32_t mode = (st.st_mode & 06000U) | (to & 01777U);
   // A directory that its owner may not read cannot be opened, only named.
-  const auto opened = os::open_in_tree(parent.get(), leaf(step), O_RDONLY | O_DIRECTORY);
+  const auto opened = os::open_in_tree(parent, leaf(step), O_RDONLY | O_DIRECTORY);
   if (opened.ok()) {
     if (::fchmod(opened->get(), mode) != 0) return Error::from_errno("chmod");
     return {};
   }
-  TRY_ASSIGN(const os::UniqueFd named,
-             os::open_in_tree(parent.get(), leaf(step), O_PATH | O_DIRECTORY));
+  TRY_ASSIGN(const os::UniqueFd named, os::open_in_tree(parent, leaf(step), O_PATH | O_DIRECTORY));
   const std::string by_number = "/proc/self/fd/" + std::to_string(named.get());
   if (::chmod(by_number.c_str(), mode) != 0) return Error::from_errno("chmod");
   return {};
@@ -225,6 +228,8 @@ Status Transaction::came_out(std::size_t index, Position at) const {
 Status Transaction::move(std::size_t index, Position from, Position to) {
   const Step& step = plan_.steps[index];
   if (from == to) return {};
+  // A directory of this name comes or goes.
+  if (step.before.kind == Kind::kDirectory || step.after.kind == Kind::kDirectory) held_.forget();
   const bool forward = to == Position::kAfter;
   switch (step.act) {
     case Act::kRemove:
@@ -242,8 +247,8 @@ Status Transaction::move(std::size_t index, Position from, Position to) {
                      : set_mode(index, step.after.mode, step.before.mode);
   }
   // An edit of what the merge brought is not even touched.
-  TRY_ASSIGN(const os::UniqueFd parent, os::open_parent_in_tree(workspace_, step.path));
-  TRY(is(parent.get(), leaf(step), step, step.after));
+  TRY_ASSIGN(const int parent, parent_of(step));
+  TRY(is(parent, leaf(step), step, step.after));
   if (step.act == Act::kExchange) return exchange(index, step.after, step.before, "exchange back");
   return out_of_workspace(index, step.after, "take out");
 }
@@ -259,7 +264,10 @@ Status Transaction::run(Position to) {
       moved = true;
       return move(index, now, to);
     }();
-    if (!done.ok()) return done.error().context(plan_.steps[index].path);
+    if (!done.ok()) {
+      held_.forget();
+      return done.error().context(plan_.steps[index].path);
+    }
   }
   if (before_act_) TRY(before_act_("sync", ""));
   TRY(os::sync_file_system(workspace_));
@@ -273,7 +281,9 @@ std::vector<StuckStep> Transaction::run_what_can_be(Position to) {
     const std::size_t index = to == Position::kAfter ? n : count - 1 - n;
     const auto now = position(index);
     const Status moved = now.ok() ? move(index, *now, to) : Status(now.error());
-    if (!moved.ok()) stuck.push_back({index, plan_.steps[index].path, moved.error().message()});
+    if (moved.ok()) continue;
+    held_.forget();
+    stuck.push_back({index, plan_.steps[index].path, moved.error().message()});
   }
   (void)os::sync_file_system(workspace_).ok();
   return stuck;
@@ -296,20 +306,20 @@ Status Transaction::read_back(Position at) const {
   for (const Step& step : plan_.steps) {
     if (step.act == Act::kTree) trees[step.path] = &step;
   }
+  HeldTree held(workspace_);
   for (const auto& [path, expected] : plan_.states(at)) {
     if (before_act_) TRY(before_act_("read back", path));
-    const auto parent = os::open_parent_in_tree(workspace_, path);
+    const auto parent = held.parent_of(path);
     const auto found = trees.find(path);
     if (found != trees.end() && at == Position::kAfter) {
       if (!parent.ok()) return parent.error().context(path);
-      const Status same =
-          is(parent->get(), std::string(os::leaf_of(path)), *found->second, expected);
+      const Status same = is(*parent, std::string(os::leaf_of(path)), *found->second, expected);
       if (!same.ok()) return same.error().context(path);
       continue;
     }
     ObjectState now;
     if (parent.ok()) {
-      auto object = object_in(parent->get(), os::leaf_of(path));
+      auto object = object_in(*parent, os::leaf_of(path));
       if (!object.ok()) return object.error().context(path);
       now = std::move(object).value();
     }

@@ -17,6 +17,7 @@
 
 #include "common/base/result.h"
 #include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/layer_view.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -73,7 +74,11 @@ class Transaction final {
  public:
   // The descriptors and the plan outlive it.
   Transaction(int workspace, int objects, const TransactionPlan& plan, BeforeAct before_act)
-      : workspace_(workspace), objects_(objects), plan_(plan), before_act_(std::move(before_act)) {}
+      : workspace_(workspace),
+        objects_(objects),
+        plan_(plan),
+        before_act_(std::move(before_act)),
+        held_(workspace) {}
 
   // Brings every step there and reads all of it back; ends at the first step that fails. Steps that
   // are there already, for an earlier run was killed, are verified by what came out of them. Where
@@ -102,6 +107,8 @@ class Transaction final {
                   std::string_view act);
   Status set_mode(std::size_t index, std::uint32_t from, std::uint32_t to);
   Status read_back(Position at) const;
+  // The directory that the step is about; from one step to the next it stays open.
+  Result<int> parent_of(const Step& step);
   Status still_there(int parent, const Step& step) const;
   // That `name` in `directory` is `expected`, and empty if it is a directory.
   Status is(int directory, const std::string& name, const Step& step,
@@ -111,6 +118,7 @@ class Transaction final {
   int objects_;
   const TransactionPlan& plan_;
   BeforeAct before_act_;
+  HeldTree held_;
 };
 
 // A digest over every name, kind, size, mode, modification time and link text below a directory:

@@ -12,6 +12,9 @@
 namespace cofferdam::orchestrator::changes {
 namespace {
 
+// Directories that are held open, one in another; what lies deeper is opened by its path.
+constexpr int kMaxDepth = 32;
+
 struct Pending {
   std::string path;
   bool detached = false;
@@ -46,49 +49,80 @@ std::uint64_t holes_of(const struct stat& st) {
   return size > stored ? size - stored : 0;
 }
 
-Status walk_upper(
-    int upper,
-    const std::function<Result<Visit>(const std::string& path, const UpperEntry&)>& visit) {
-  std::vector<Pending> stack{{std::string(), false}};
-  while (!stack.empty()) {
-    const Pending current = std::move(stack.back());
-    stack.pop_back();
-    const auto directory = os::open_in_tree(upper, current.path, O_RDONLY | O_DIRECTORY);
-    if (!directory.ok()) {
+namespace {
+
+class Walker final {
+ public:
+  using Visitor = std::function<Result<Visit>(const std::string& path, const UpperEntry&)>;
+  Walker(int upper, const Visitor& visit) : upper_(upper), visit_(visit) {
+    pending_.push_back({std::string(), false});
+  }
+
+  Status walk() {
+    while (!pending_.empty()) {
+      const Pending current = std::move(pending_.back());
+      pending_.pop_back();
+      const auto directory = os::open_in_tree(upper_, current.path, O_RDONLY | O_DIRECTORY);
+      if (directory.ok()) {
+        TRY(enter(directory->get(), current.path, current.detached, 0));
+        continue;
+      }
       if (current.path.empty()) return directory.error().context("the upper layer");
       UpperEntry entry;
       entry.kind = layer::Kind::kDirectory;
       entry.detached = current.detached;
       entry.problem = directory.error().message();
-      TRY_ASSIGN(const Visit ignored, visit(current.path, entry));
+      TRY_ASSIGN(const Visit ignored, visit_(current.path, entry));
       (void)ignored;
-      continue;
     }
-    TRY(os::for_each_name(directory->get(), [&](std::string_view name) -> Status {
-      std::string path = joined(current.path, name);
-      UpperEntry entry = describe(directory->get(), name);
-      entry.detached = current.detached;
-      if (path.size() > os::kMaxTreePath) {
-        entry.problem = "longer than a path may be";
-        TRY_ASSIGN(const Visit refused, visit(path, entry));
-        (void)refused;
-        return {};
-      }
-      if (entry.kind == layer::Kind::kDirectory && entry.problem.empty()) {
-        const auto child = os::open_in_tree(directory->get(), name, O_RDONLY | O_DIRECTORY);
-        if (child.ok()) {
-          TRY_ASSIGN(const bool opaque, layer::is_opaque(child->get()));
-          entry.detached = entry.detached || opaque;
-        }
-      }
-      TRY_ASSIGN(const Visit next, visit(path, entry));
-      if (next == Visit::kEnter && entry.kind == layer::Kind::kDirectory && entry.problem.empty()) {
-        stack.push_back({std::move(path), entry.detached});
-      }
-      return {};
-    }));
+    return {};
   }
-  return {};
+
+ private:
+  Status enter(int directory, const std::string& path, bool detached, int depth) {
+    return os::for_each_name(directory, [&](std::string_view name) {
+      return take(directory, joined(path, name), name, detached, depth);
+    });
+  }
+
+  Status take(int directory, std::string path, std::string_view name, bool detached, int depth) {
+    UpperEntry entry = describe(directory, name);
+    entry.detached = detached;
+    if (path.size() > os::kMaxTreePath) {
+      entry.problem = "longer than a path may be";
+      TRY_ASSIGN(const Visit refused, visit_(path, entry));
+      (void)refused;
+      return {};
+    }
+    os::UniqueFd child;
+    if (entry.kind == layer::Kind::kDirectory && entry.problem.empty()) {
+      auto opened = os::open_in_tree(directory, name, O_RDONLY | O_DIRECTORY);
+      if (opened.ok()) {
+        child = std::move(opened).value();
+        TRY_ASSIGN(const bool opaque, layer::is_opaque(child.get()));
+        entry.detached = entry.detached || opaque;
+      }
+    }
+    TRY_ASSIGN(const Visit next, visit_(path, entry));
+    if (next != Visit::kEnter || entry.kind != layer::Kind::kDirectory || !entry.problem.empty()) {
+      return {};
+    }
+    if (child && depth < kMaxDepth) return enter(child.get(), path, entry.detached, depth + 1);
+    pending_.push_back({std::move(path), entry.detached});
+    return {};
+  }
+
+  int upper_;
+  const Visitor& visit_;
+  std::vector<Pending> pending_;
+};
+
+}  // namespace
+
+Status walk_upper(
+    int upper,
+    const std::function<Result<Visit>(const std::string& path, const UpperEntry&)>& visit) {
+  return Walker(upper, visit).walk();
 }
 
 Result<TreeSize> measure_upper(int upper, const std::string& path) {

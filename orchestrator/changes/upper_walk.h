@@ -1,7 +1,7 @@
 // The walk of an upper layer: every object in it, whiteouts and opaque directories told apart.
 //
-// Iterative; directories are opened one at a time, so that neither depth nor breadth costs
-// descriptors or stack. The visitor decides per directory whether it is entered.
+// Few directories are held open at a time, so that neither depth nor breadth costs descriptors or
+// stack. The visitor decides per directory whether it is entered.
 #pragma once
 
 #include <sys/stat.h>

@@ -15,6 +15,7 @@
 #include "common/os/terminal.h"
 #include "orchestrator/changes/changes.h"
 #include "orchestrator/changes/journal.h"
+#include "orchestrator/cli/review.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/event_reader.h"
@@ -192,13 +193,14 @@ std::string merge_mode(const RunOptions& options) {
 
 // The workload has ended: nothing of it can write to the terminal any more. Nor may what was typed
 // while it ran, as an answer to a question of its own, be taken for the answer to this one.
-bool ask_for_merge(std::size_t changes, const std::vector<std::string>& risks) {
+bool ask_for_merge(const SandboxRecord& sandbox, std::size_t changes,
+                   const std::vector<std::string>& risks) {
   if (!os::is_terminal(STDIN_FILENO)) {
     note("--merge=ask, but stdin is no terminal: nothing was merged");
     return false;
   }
   constexpr std::size_t kMaxShown = 20;
-  for (std::size_t i = 0; i < risks.size() && i < kMaxShown; ++i) note("! " + risks[i]);
+  for (std::size_t i = 0; i < risks.size() && i < kMaxShown; ++i) note_of(sandbox, "! " + risks[i]);
   if (risks.size() > kMaxShown) {
     note("! … and " + std::to_string(risks.size() - kMaxShown) + " more: cofferdam diff");
   }
@@ -217,7 +219,7 @@ int merge(const Context& context, const RunOptions& options, const SandboxRecord
   const std::string mode = merge_mode(options);
   if (mode == "never" || *changes == 0) return status;
   if (mode == "ask" && options.json) settle_terminal();
-  if (mode == "ask" && !ask_for_merge(*changes, risks)) return status;
+  if (mode == "ask" && !ask_for_merge(record, *changes, risks)) return status;
   const int merged = merge_after_run(context, record);
   if (const auto left = count_changes(record); left.ok()) *changes = *left;
   return status != 0 ? status : merged;

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <memory>
 
 #include "common/os/files.h"
 #include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/known_secrets.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/pager.h"
 #include "orchestrator/cli/review.h"
@@ -67,6 +69,18 @@ Result<std::vector<std::string>> workspace_paths(const Context& context,
     paths.push_back(std::move(path));
   }
   return paths;
+}
+
+int show(const SandboxRecord& sandbox, std::string_view text, std::FILE* out) {
+  const auto shown = changes::redacted(sandbox, text);
+  if (!shown.ok()) return fail(shown.error());
+  std::fwrite(shown->data(), 1, shown->size(), out);
+  return 0;
+}
+
+void note_of(const SandboxRecord& sandbox, std::string_view text) {
+  const auto shown = changes::redacted(sandbox, text);
+  note(shown.ok() ? *shown : shown.error().message());
 }
 
 void warn_if_running(const SandboxRecord& sandbox) {

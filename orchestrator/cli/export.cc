@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 
+#include "common/base/escape.h"
 #include "common/os/files.h"
 #include "orchestrator/changes/artifacts.h"
 #include "orchestrator/cli/commands.h"
@@ -24,23 +26,29 @@ struct Options {
 // git refuses a patch above this (apply.c, MAX_APPLY_SIZE).
 constexpr std::uint64_t kMaxApplyBytes = 1023ULL << 20U;
 
-void tell(const changes::ExportReport& report) {
+// Secrets in names are redacted, all at once: there may be many lines.
+void tell(const SandboxRecord& sandbox, const changes::ExportReport& report) {
+  std::string text;
+  const auto add = [&](const std::string& line) {
+    text += "cofferdam: " + escape_for_terminal(line) + "\n";
+  };
   for (const auto& omission : report.not_in_patch) {
-    note("not in the patch: " + omission.path + ": " + omission.detail);
+    add("not in the patch: " + omission.path + ": " + omission.detail);
   }
   for (const auto& [path, what] : report.secrets) {
-    note("the patch holds a secret as it is: " + path + ": " + what);
+    add("the patch holds a secret as it is: " + path + ": " + what);
   }
   for (const auto& omission : report.omissions) {
-    note("left out: " + omission.path + ": " + omission.detail + " (" + omission.reason + ")");
+    add("left out: " + omission.path + ": " + omission.detail + " (" + omission.reason + ")");
   }
   for (const auto& ignored : report.ignored) {
-    note("ignored by your rules: " + ignored.path + " (" + std::to_string(ignored.entries) +
-         (ignored.entries == 1 ? " object)" : " objects)"));
+    add("ignored by your rules: " + ignored.path + " (" + std::to_string(ignored.entries) +
+        (ignored.entries == 1 ? " object)" : " objects)"));
   }
   if (report.patch_bytes > kMaxApplyBytes) {
-    note("the patch is larger than git apply takes (1023 MiB): cofferdam merge has no such limit");
+    add("the patch is larger than git apply takes (1023 MiB): cofferdam merge has no such limit");
   }
+  if (!text.empty()) (void)show(sandbox, text, stderr);
 }
 
 // A patch of many small pieces in few writes.
@@ -71,39 +79,44 @@ Result<changes::ExportReport> export_to(int fd, const SandboxRecord& sandbox) {
   return report;
 }
 
+// `file` as `write` fills it: whole, or not there.
+Status write_whole(const std::string& file, const std::function<Status(int fd)>& write) {
+  const std::string part = file + ".part";
+  TRY_ASSIGN(const os::UniqueFd fd, os::open_file(part, O_WRONLY | O_CREAT | O_EXCL, 0644));
+  Status done = write(fd.get());
+  if (done.ok() && ::rename(part.c_str(), file.c_str()) != 0) {
+    done = Error::from_errno("rename " + part);
+  }
+  if (!done.ok()) ::unlink(part.c_str());
+  return done;
+}
+
+Status write_manifest(const std::string& file, const Json& manifest) {
+  const std::string text = printable_json(manifest, 2) + "\n";
+  return write_whole(file + ".json", [&](int fd) { return os::write_all(fd, text); });
+}
+
 Result<changes::ExportReport> export_to_file(const SandboxRecord& sandbox,
                                              const std::string& file) {
-  const std::string part = file + ".part";
-  TRY_ASSIGN(os::UniqueFd fd, os::open_file(part, O_WRONLY | O_CREAT | O_EXCL, 0644));
-  auto report = export_to(fd.get(), sandbox);
-  if (report.ok() && ::rename(part.c_str(), file.c_str()) != 0) {
-    report = Error::from_errno("rename " + part);
-  }
-  if (!report.ok()) {
-    ::unlink(part.c_str());
-    return report;
-  }
-  const std::string manifest = printable_json(report->manifest, 2) + "\n";
-  TRY(os::write_file_atomic(file + ".json", manifest, 0644));
+  changes::ExportReport report;
+  TRY(write_whole(file, [&](int fd) -> Status {
+    TRY_ASSIGN(report, export_to(fd, sandbox));
+    return {};
+  }));
+  TRY(write_manifest(file, report.manifest));
   return report;
 }
 
 Result<changes::ArtifactReport> write_artifacts(const SandboxRecord& sandbox,
                                                 const std::string& file) {
-  const std::string part = file + ".part";
-  TRY_ASSIGN(const os::UniqueFd fd, os::open_file(part, O_WRONLY | O_CREAT | O_EXCL, 0644));
-  Buffered out(fd.get());
-  auto report =
-      changes::export_artifacts(sandbox, [&](std::string_view bytes) { return out.write(bytes); });
-  if (const Status written = out.flush(); report.ok() && !written.ok()) report = written.error();
-  if (report.ok() && ::rename(part.c_str(), file.c_str()) != 0) {
-    report = Error::from_errno("rename " + part);
-  }
-  if (!report.ok()) {
-    ::unlink(part.c_str());
-    return report;
-  }
-  TRY(os::write_file_atomic(file + ".json", printable_json(report->manifest, 2) + "\n", 0644));
+  changes::ArtifactReport report;
+  TRY(write_whole(file, [&](int fd) -> Status {
+    Buffered out(fd);
+    TRY_ASSIGN(report, changes::export_artifacts(
+                           sandbox, [&](std::string_view bytes) { return out.write(bytes); }));
+    return out.flush();
+  }));
+  TRY(write_manifest(file, report.manifest));
   return report;
 }
 
@@ -111,7 +124,8 @@ int export_artifacts(const SandboxRecord& sandbox, const std::string& file) {
   const auto report = write_artifacts(sandbox, file);
   if (!report.ok()) return fail(report.error());
   for (const auto& omission : report->omissions) {
-    note("left out: " + omission.path + ": " + omission.detail + " (" + omission.reason + ")");
+    note_of(sandbox,
+            "left out: " + omission.path + ": " + omission.detail + " (" + omission.reason + ")");
   }
   for (const std::string& pattern : report->unmatched) note("nothing matches " + pattern);
   note(std::to_string(report->files) + (report->files == 1 ? " artifact in " : " artifacts in ") +
@@ -132,7 +146,7 @@ int export_changes(const Context& context, const Options& options) {
   const auto report = options.file.empty() ? export_to(STDOUT_FILENO, *sandbox)
                                            : export_to_file(*sandbox, options.file);
   if (!report.ok()) return fail(report.error());
-  tell(*report);
+  tell(*sandbox, *report);
   if (report->exported == 0) note("nothing to export");
   if (!options.file.empty()) {
     note(std::to_string(report->exported) + (report->exported == 1 ? " change" : " changes") +

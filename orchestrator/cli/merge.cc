@@ -64,12 +64,11 @@ int merge(const Context& context, const Options& options) {
   const SandboxRecord& sandbox = owned->record;
   const auto report = changes::merge_sandbox(sandbox, *asked);
   if (!report.ok()) return fail(report.error());
-  if (options.json) {
-    print_json(changes::to_json(*report, options.dry_run));
-  } else {
-    std::fputs(changes::describe(*report, options.dry_run).c_str(), stdout);
-  }
-  if (report->exit_status() == kExitFailed) note("merge failed: " + report->failure);
+  const std::string text =
+      options.json ? printable_json(changes::to_json(*report, options.dry_run), 2) + "\n"
+                   : changes::describe(*report, options.dry_run);
+  if (const int shown = show(sandbox, text, stdout); shown != 0) return shown;
+  if (report->exit_status() == kExitFailed) note_of(sandbox, "merge failed: " + report->failure);
   return report->exit_status();
 }
 
@@ -78,7 +77,9 @@ int merge(const Context& context, const Options& options) {
 int merge_after_run(const Context& /*context*/, const SandboxRecord& sandbox) {
   const auto report = changes::merge_sandbox(sandbox, {});
   if (!report.ok()) return fail(report.error());
-  std::fputs(changes::describe(*report, false).c_str(), stderr);
+  if (const int shown = show(sandbox, changes::describe(*report, false), stderr); shown != 0) {
+    return shown;
+  }
   return report->exit_status();
 }
 

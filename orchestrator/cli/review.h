@@ -1,7 +1,9 @@
 // What diff, export and merge share: the sandbox, its paths, and where they print.
 #pragma once
 
+#include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
@@ -14,6 +16,11 @@ namespace cofferdam::orchestrator::cli {
 Result<std::vector<std::string>> workspace_paths(const Context& context,
                                                  const SandboxRecord& sandbox,
                                                  const std::vector<std::string>& arguments);
+
+// `text` of a review to stdout or stderr, secrets redacted; an exit status, 0 when it was written.
+int show(const SandboxRecord& sandbox, std::string_view text, std::FILE* out);
+// As note(), secrets redacted.
+void note_of(const SandboxRecord& sandbox, std::string_view text);
 
 // A line on stderr when the sandbox's workload may still be writing.
 void warn_if_running(const SandboxRecord& sandbox);

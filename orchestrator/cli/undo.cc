@@ -20,8 +20,12 @@ int undo(const Context& context, const std::string& selector) {
   if (!owned.ok()) return fail(owned.error());
   const auto report = changes::undo_merge(owned->record);
   if (!report.ok()) return fail(report.error());
-  std::fputs(changes::describe(*report).c_str(), stdout);
-  if (report->exit_status() == kExitFailed) note("undo failed: " + report->failure);
+  if (const int shown = show(owned->record, changes::describe(*report), stdout); shown != 0) {
+    return shown;
+  }
+  if (report->exit_status() == kExitFailed) {
+    note_of(owned->record, "undo failed: " + report->failure);
+  }
   return report->exit_status();
 }
 

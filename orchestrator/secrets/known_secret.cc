@@ -64,19 +64,19 @@ std::string as_json(std::string_view value) {
   return text.size() >= 2 ? text.substr(1, text.size() - 2) : text;
 }
 
-void add_spellings(std::string_view value, std::set<std::string>& found) {
+void add_spellings(std::string_view value, std::set<Spelling>& found) {
   if (value.size() < kLeastSecret) return;
-  found.emplace(value);
-  found.insert(as_json(value));
-  found.insert(escape_for_terminal(value));
+  found.insert({std::string(value)});
+  found.insert({as_json(value)});
+  found.insert({escape_for_terminal(value)});
   for (const std::string_view digits : {"0123456789ABCDEF", "0123456789abcdef"}) {
-    found.insert(percent_encoded(value, digits, "-_.~"));
-    found.insert(percent_encoded(value, digits, "-_.!~*'()"));
-    found.insert(hexadecimal(value, digits));
+    found.insert({percent_encoded(value, digits, "-_.~")});
+    found.insert({percent_encoded(value, digits, "-_.!~*'()")});
+    found.insert({hexadecimal(value, digits), true});
   }
   for (std::size_t before = 0; before < 3; ++before) {
     for (const std::string_view alphabet : {kStandard, kUrl}) {
-      found.insert(base64_inside(value, before, alphabet));
+      found.insert({base64_inside(value, before, alphabet), true});
     }
   }
 }
@@ -99,17 +99,17 @@ bool names_a_secret(std::string_view variable) {
                      [&](std::string_view end) { return upper.ends_with(end); });
 }
 
-std::vector<std::string> spellings_of(std::string_view value) {
-  std::set<std::string> found;
+std::vector<Spelling> spellings_of(std::string_view value) {
+  std::set<Spelling> found;
   add_spellings(value, found);
   while (!value.empty()) {
     const std::size_t end = std::min(value.find('\n'), value.size());
     add_spellings(value.substr(0, end), found);
     value.remove_prefix(std::min(end + 1, value.size()));
   }
-  std::vector<std::string> spellings;
-  for (const std::string& text : found) {
-    if (text.size() >= kLeastSecret) spellings.push_back(text);
+  std::vector<Spelling> spellings;
+  for (const Spelling& spelling : found) {
+    if (spelling.text.size() >= kLeastSecret) spellings.push_back(spelling);
   }
   return spellings;
 }

@@ -1,6 +1,7 @@
 // Secrets whose values are known: what is given to a sandbox by name must not come out of it.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,9 +19,15 @@ inline constexpr std::size_t kLeastSecret = 8;
 // Whether a variable of this name usually holds a secret (TOKEN, SECRET, PASSWORD, API_KEY, …).
 bool names_a_secret(std::string_view variable);
 
+struct Spelling {
+  std::string text;
+  bool wraps = false;  // programs that write it break it into lines
+  auto operator<=>(const Spelling&) const = default;
+};
+
 // The texts to look for: the value and each long enough line of it; as a URL and as JSON spell it;
 // in hexadecimal, in base64 at each of the three places that it can have in a longer text. Each
 // once.
-std::vector<std::string> spellings_of(std::string_view value);
+std::vector<Spelling> spellings_of(std::string_view value);
 
 }  // namespace cofferdam::orchestrator::secrets

@@ -9,6 +9,8 @@ namespace cofferdam::orchestrator::secrets {
 namespace {
 
 constexpr std::size_t kPairs = 1U << 16U;
+// What may stand between two lines of one text, at most.
+constexpr std::size_t kMostBreak = 64;
 
 std::size_t byte(char c) {
   return static_cast<unsigned char>(c);
@@ -26,6 +28,22 @@ Result<std::string> text_of(const Json& row, const char* key) {
   if (!row.contains(key)) return std::string();
   if (!row[key].is_string()) return Error(std::string("secret forms: ") + key + " is no text");
   return row[key].get<std::string>();
+}
+
+// Where the end of a line, indentation and colours (ESC "[" … "m") that begin at `at` end.
+std::size_t after_break(std::string_view text, std::size_t at) {
+  const std::size_t end = std::min(text.size(), at + kMostBreak);
+  while (at < end) {
+    if (text[at] == '\x1b') {
+      while (at < end && text[at] != 'm') ++at;
+      if (at < end) ++at;
+    } else if (text[at] == '\n' || text[at] == '\r' || text[at] == ' ' || text[at] == '\t') {
+      ++at;
+    } else {
+      break;
+    }
+  }
+  return at;
 }
 
 std::size_t number_of(const Json& row, const char* key) {
@@ -65,10 +83,18 @@ Result<SecretScanner::Set> SecretScanner::set_of(std::string_view name) {
   return set;
 }
 
-void SecretScanner::add(const std::string& prefix, std::size_t form) {
-  by_first_[byte(prefix[0])].push_back({prefix, form});
-  const std::size_t pair = pair_of(prefix[0], prefix[1]);
+void SecretScanner::add_pair(char first, char second) {
+  const std::size_t pair = pair_of(first, second);
   pairs_[pair / 64] |= std::uint64_t{1} << (pair % 64);
+}
+
+void SecretScanner::add(const std::string& prefix, std::size_t form, bool wraps) {
+  by_first_[byte(prefix[0])].push_back({prefix, form, wraps});
+  add_pair(prefix[0], prefix[1]);
+  if (!wraps) return;
+  add_pair(prefix[0], '\n');
+  add_pair(prefix[0], '\r');
+  add_pair(prefix[0], '\x1b');
 }
 
 Result<SecretScanner> SecretScanner::make(std::string_view forms_json,
@@ -87,8 +113,8 @@ Result<SecretScanner> SecretScanner::make(std::string_view forms_json,
     Form form;
     form.what = "the value of " + secret.name;
     scanner.forms_.push_back(std::move(form));
-    for (const std::string& text : spellings_of(secret.value)) {
-      if (text.size() <= kLongest) scanner.add(text, scanner.forms_.size() - 1);
+    for (const auto& [text, wraps] : spellings_of(secret.value)) {
+      if (text.size() <= kLongest) scanner.add(text, scanner.forms_.size() - 1, wraps);
     }
   }
   for (const Json& row : table["forms"]) {
@@ -117,7 +143,7 @@ Result<SecretScanner> SecretScanner::make(std::string_view forms_json,
       if (!prefix.is_string() || prefix.get<std::string>().size() < 2) {
         return Error("secret forms: a prefix that is too short");
       }
-      scanner.add(prefix.get<std::string>(), scanner.forms_.size() - 1);
+      scanner.add(prefix.get<std::string>(), scanner.forms_.size() - 1, false);
     }
   }
   for (auto& prefixes : scanner.by_first_) {
@@ -149,9 +175,38 @@ SecretScanner::Verdict SecretScanner::judge_run(const Form& form, std::string_vi
   return Verdict::kYes;
 }
 
+// Between two letters a line may end; the next may be indented, and in a diff it begins with a
+// sign.
+SecretScanner::Verdict SecretScanner::judge_wrapped(std::string_view prefix, std::string_view text,
+                                                    bool more, std::size_t& length) {
+  std::size_t at = 0;
+  for (std::size_t letter = 0; letter < prefix.size();) {
+    if (at >= kLongest) return Verdict::kNo;
+    if (at == text.size()) return more ? Verdict::kOpen : Verdict::kNo;
+    if (text[at] == prefix[letter]) {
+      ++at;
+      ++letter;
+      continue;
+    }
+    const bool ends = text[at] == '\n' || text[at] == '\r' || text[at] == '\x1b';
+    if (letter == 0 || !ends) return Verdict::kNo;
+    at = after_break(text, at);
+    if (at == text.size()) return more ? Verdict::kOpen : Verdict::kNo;
+    // A sign that is no letter of what is looked for; where it may be one, the sign is doubled.
+    const bool sign = text[at] == '+' || text[at] == '-';
+    const bool doubled = at + 1 < text.size() && text[at + 1] == text[at];
+    if (sign && at + 1 == text.size() && more) return Verdict::kOpen;
+    if (sign && (text[at] != prefix[letter] || doubled)) ++at;
+    if (at < text.size() && text[at] != prefix[letter]) return Verdict::kNo;
+  }
+  length = at;
+  return Verdict::kYes;
+}
+
 SecretScanner::Verdict SecretScanner::judge(const Prefix& prefix, std::string_view text,
                                             std::size_t at, bool more, std::size_t& length) const {
   const std::string_view rest = text.substr(at);
+  if (prefix.wraps) return judge_wrapped(prefix.text, rest, more, length);
   if (!rest.starts_with(prefix.text)) {
     const bool may_be = more && std::string_view(prefix.text).starts_with(rest);
     return may_be ? Verdict::kOpen : Verdict::kNo;

@@ -55,13 +55,17 @@ class SecretScanner final {
   struct Prefix {
     std::string text;
     std::size_t form = 0;
+    bool wraps = false;  // lines may end in it
   };
   enum class Verdict : std::uint8_t { kNo, kYes, kOpen };
   Verdict judge(const Prefix& prefix, std::string_view text, std::size_t at, bool more,
                 std::size_t& length) const;
+  static Verdict judge_wrapped(std::string_view prefix, std::string_view text, bool more,
+                               std::size_t& length);
   static Verdict judge_run(const Form& form, std::string_view text, std::size_t at,
                            std::size_t prefix, bool more, std::size_t& length);
-  void add(const std::string& prefix, std::size_t form);
+  void add(const std::string& prefix, std::size_t form, bool wraps);
+  void add_pair(char first, char second);
   static Result<Set> set_of(std::string_view name);
 
   std::vector<Form> forms_;

@@ -401,6 +401,28 @@ def test_what_a_merge_says_is_also_said_as_json(one_project):
     assert report["changes"][0]["why"]
 
 
+def test_tags_notes_and_stashes_stay_inside_and_are_listed(one_project):
+    one_project.sandbox(f"git tag v1; {ME} notes add -m note HEAD; echo x >> a.txt; {ME} stash -q; echo two >> config.txt;"
+                        f" {ME} commit -qam inside")
+    text = commits(one_project)
+    for name in ("refs/tags/v1", "refs/notes/commits", "refs/stash"):
+        assert f"left out: {name}: only branches come home (reference)" in text
+    assert "1 commit" in text
+    assert one_project.git("for-each-ref", "--format=%(refname)", "refs/tags", "refs/notes", "refs/stash") == b""
+    report = json.loads(one_project("merge", "last", "--commits", "--json"))
+    assert [row["reference"] for row in report["commits"]["left_out"]] == ["refs/notes/commits", "refs/stash", "refs/tags/v1"]
+
+
+def test_no_more_commits_are_counted_than_people_have_use_for(one_project):
+    one_project.sandbox("""branch=$(git symbolic-ref HEAD); (i=0; while [ $i -lt 10010 ]; do
+        printf 'commit %s\\ncommitter n <e@example.org> %s +0000\\ndata 1\\nc\\n' $branch $((1000000000 + i))
+        [ $i -gt 0 ] || printf 'from %s^0\\n' $branch
+        i=$((i + 1)); done) | git fast-import --quiet""")
+    text = commits(one_project)
+    assert "at least 10000 commits" in text
+    assert one_project.git("rev-list", "--count", "HEAD") == b"10011\n"
+
+
 def test_a_merge_of_commits_that_is_killed_is_before_or_after(one_project):
     project = one_project
     project.sandbox(f"for n in $(seq 40); do echo $n > f$n; done; echo two >> a.txt; git add -A; {ME} commit -qm inside")

@@ -55,6 +55,49 @@ def test_a_change_that_brings_a_secret_along_is_shown_redacted_and_needs_its_all
     assert (project.top / "config.txt").read_text() == f"key = {GITHUB}\n"
 
 
+def test_a_known_secret_in_base64_that_is_broken_into_lines_is_found(project):
+    project.sandbox(f"(printf 'some text before it, so that it is long: '; printf '%s' {VALUE!r}; echo ', and after it') "
+                    f"| base64 -w 20 > wrapped; printf '%s%s' 'x: ' {VALUE!r} | xxd -p -c 10 > hex; echo fine > ok", manifest(project))
+    text = project("merge", "last", expect=1)
+    assert "wrapped: it holds the value of DEPLOY_TOKEN" in text and "hex: it holds the value of DEPLOY_TOKEN" in text
+    assert "A ok" in text and "ok: it holds" not in text
+    assert project("diff", "last", "wrapped").count("[redacted: the value of DEPLOY_TOKEN]") == 1
+
+
+def test_names_are_shown_escaped_and_without_their_secrets_by_every_command(project):
+    project.sandbox(f"""python3 -c '
+import os
+open(b"k-" + b"{GITHUB}", "w"); os.mkdir(b"d\\x1b[31m"); open(b"d\\x1b[31m/\\xff\\n\\xe2\\x80\\xaex", "w")
+os.mkfifo(b"fifo-" + b"{GITHUB}")'""")
+    allowed = ["--allow-risky", f"k-{GITHUB}"]
+    patch = project.runner.home / "p"
+    said = [project("merge", "last", expect=1), project("merge", "last", "--dry-run", *allowed), project("diff", "last", "--stat"),
+            project("diff", "last", "--name-status")]
+    exported = project.runner.cofferdam("export", "last", "-o", str(patch))
+    said.append(exported.stderr.decode())
+    assert GITHUB.encode() in patch.read_bytes()
+    rows = {}
+    for words in (["diff", "last", "--json"], ["merge", "last", "--json", *allowed]):
+        text = project(*words)
+        assert GITHUB not in text
+        for row in json.loads(text)["changes"]:
+            rows[row.get("path_hex", row["path"])] = row["path"]
+    assert rows[b"d\x1b[31m/\xff\n\xe2\x80\xaex".hex()] == "d\x1b[31m/\ufffd\n\u202ex"
+    said.append(project("undo", "last"))
+    for text in said:
+        assert GITHUB not in text and "\x1b" not in text and "\u202e" not in text, text
+    assert "k-[redacted: a GitHub token]" in said[0]
+    assert "\\xff\\n\\u{202e}x" in said[1].lower().replace("\\x0a", "\\n"), said[1]
+
+
+def test_ignored_content_that_comes_home_as_a_whole_is_searched_too(project):
+    project.sandbox(f"mkdir -p node_modules/p; echo 1 > node_modules/p/i.js; echo 'token={GITHUB}' > node_modules/p/.npmrc")
+    text = project("merge", "last", "--ignored", expect=1)
+    assert "it holds a GitHub token (node_modules/p/.npmrc)" in text and not (project.top / "node_modules").exists()
+    project("merge", "last", "--ignored", "--allow-risky", "node_modules")
+    assert (project.top / "node_modules/p/.npmrc").exists()
+
+
 def test_the_stored_patch_stays_as_it_is_and_says_so(project):
     project.git("clone", "-q", ".", str(project.runner.home / "clean"))
     project.sandbox(f"echo 'key = {GITHUB}' > config.txt")

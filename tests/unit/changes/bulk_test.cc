@@ -201,5 +201,42 @@ TEST(Bulk, AFolderThatAppearsMeanwhileIsNotReplaced) {
   EXPECT_FALSE(b.ours().contains("deps/left"));
 }
 
+TEST(Bulk, ASecretAnywhereInItNeedsAnAllowanceThatNamesTheFolder) {
+  BulkBench c;
+  put_dependencies(c.layer());
+  // Not written as one text, so that nobody takes this file for a leak.
+  const std::string token = std::string("ghp") + "_" + "0123456789abcdefghijABCDEFGHIJ012345";
+  c.layer().put("deps/left/.npmrc", file("//example.org/:_authToken=" + token + "\n"));
+  const Tree before = c.ours();
+  auto report = merge_sandbox(c.layer().record(), with_ignored());
+  ASSERT_TRUE(report.ok()) << report.error().message();
+  EXPECT_EQ(report->count(Outcome::kRefused), 1U);
+  EXPECT_NE(describe(*report, false).find("it holds a GitHub token (deps/left/.npmrc)"),
+            std::string::npos);
+  EXPECT_EQ(c.ours(), before);
+  MergeOptions options = with_ignored();
+  options.allow_risky = {"deps"};
+  report = merge_sandbox(c.layer().record(), options);
+  ASSERT_TRUE(report.ok()) << report.error().message();
+  EXPECT_TRUE(report->written);
+  EXPECT_TRUE(c.ours().contains("deps/left/.npmrc"));
+}
+
+// More than one piece of work, deeper than the descriptors that a process may have.
+TEST(Bulk, ManyFilesAndManyLevelsComeHomeAsTheyAre) {
+  BulkBench c;
+  Tree made;
+  made["deps"] = directory();
+  std::string path = "deps";
+  for (int level = 0; level < 600; ++level) made[path += "/d"] = directory(0750);
+  made[path + "/deep"] = file("deep", 0700);
+  for (int n = 0; n < 700; ++n) made["deps/f" + std::to_string(n)] = file(std::to_string(n));
+  for (const auto& [name, node] : made) c.layer().put(name, node);
+  const auto report = merge_sandbox(c.layer().record(), with_ignored());
+  ASSERT_TRUE(report.ok()) << report.error().message();
+  EXPECT_TRUE(report->written) << describe(*report, false);
+  EXPECT_EQ(fakes::subtree(c.ours(), "deps"), made);
+}
+
 }  // namespace
 }  // namespace cofferdam::orchestrator::changes

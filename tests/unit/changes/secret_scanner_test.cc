@@ -105,6 +105,52 @@ TEST(KnownSecrets, AreFoundInBase64AtEachOfItsPlaces) {
   }
 }
 
+std::string wrapped(const std::string& text, std::size_t width, const std::string& between) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); at += width) {
+    if (at > 0) out += between;
+    out += text.substr(at, width);
+  }
+  return out;
+}
+
+// base64(1) breaks after 76 letters, MIME mail with a CR too, xxd -p after 60 digits, YAML indents.
+TEST(KnownSecrets, AreFoundInBase64AndHexadecimalThatIsBrokenIntoLines) {
+  const std::string value = "correct horse battery staple";
+  const auto with = scanner({{"T", value}});
+  const std::string hex = "636f727265637420686f7273652062617474657279207374 61706c65";
+  for (std::size_t before = 0; before < 6; ++before) {
+    const std::string text = base64(std::string(before, 'x') + value + "yyy");
+    for (const char* between : {"\n", "\r\n", "\n    ", "\n+", "\n-", "\x1b[m\n\x1b[32m+"}) {
+      for (const std::size_t width : {std::size_t{1}, std::size_t{4}, std::size_t{7}}) {
+        const std::string lines = wrapped(text, width, between);
+        const std::string shown = redact(with, "k: " + lines + " end");
+        EXPECT_NE(shown.find("[redacted: the value of T]"), std::string::npos) << lines;
+        EXPECT_EQ(redact(with, "k: " + lines + " end", 3), shown) << lines;
+      }
+    }
+  }
+  EXPECT_EQ(redact(with, wrapped(hex.substr(0, 48) + hex.substr(49), 30, "\n")),
+            "[redacted: the value of T]");
+  // Lines are broken, words are not.
+  EXPECT_EQ(redact(with, wrapped(hex.substr(0, 48) + hex.substr(49), 2, " ")).find("redacted"),
+            std::string::npos);
+  EXPECT_EQ(redact(with, wrapped(value, 4, "\n")), wrapped(value, 4, "\n"));
+}
+
+TEST(KnownSecrets, HoldNothingBackForEverWhereALineEndsInTheirFirstLetter) {
+  const auto with = scanner({{"T", "correct horse battery staple"}});
+  SecretRedactor redactor(with);
+  std::string out;
+  const auto take = [&](std::string_view bytes) {
+    out += bytes;
+    return Status();
+  };
+  // "Y" begins its base64: blank lines without end are not waited through.
+  ASSERT_TRUE(redactor.feed("Y" + std::string(200, '\n'), take).ok());
+  EXPECT_EQ(out.size(), 201U);
+}
+
 TEST(KnownSecrets, OfSeveralLinesAreFoundLineByLine) {
   const auto with = scanner({{"T", "first line of it\nsecond line of it\n"}});
   EXPECT_EQ(redact(with, "+second line of it\n"), "+[redacted: the value of T]\n");
