@@ -28,6 +28,13 @@ bool matters(std::string_view name) {
                      [&](std::string_view wanted) { return folds_to(name, wanted); });
 }
 
+// What the merge adds no name to that matters is a repository only if it is one now: then git finds
+// its HEAD by this name, in whatever case the directory has it.
+bool has_head(int workspace, const std::string& directory) {
+  const auto fd = os::open_in_tree(workspace, directory, O_PATH | O_DIRECTORY);
+  return fd.ok() && os::stat_in(fd->get(), "HEAD").ok();
+}
+
 Result<std::set<std::string>> names_after(int workspace, const std::string& directory,
                                           const Difference& difference) {
   std::set<std::string> names;
@@ -70,6 +77,8 @@ Status refuse_bare_repositories(int workspace, std::vector<MergeItem>& items) {
   }
   std::vector<std::string> repositories;
   for (const auto& [directory, difference] : directories) {
+    const bool same_names = difference.added.empty() && difference.removed.empty();
+    if (same_names && !has_head(workspace, directory)) continue;
     TRY_ASSIGN(const auto names, names_after(workspace, directory, difference));
     if (is_repository_listing(names)) repositories.push_back(directory);
   }
