@@ -17,7 +17,7 @@ struct ReviewSession {
   Settled settled;
   RiskTable risks;
   secrets::SecretScanner secrets;
-  policy::FsRules rules;  // that the workload ran under
+  policy::FsRules rules;    // that the workload ran under
   bool attributes = false;  // whether it had extended ones
   IgnoreRules ignore;
 
