@@ -16,6 +16,8 @@ namespace cofferdam::layer {
 namespace {
 
 constexpr std::int64_t kFormat = 2;
+// The same with checkpoints (checkpoint_table.h).
+constexpr std::int64_t kNewestFormat = 3;
 
 constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS layer (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
@@ -23,8 +25,8 @@ constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS shown_inode (upper INTEGER PRIMARY KEY, shown INTEGER NOT NULL);"
     "CREATE TABLE IF NOT EXISTS link_group (inode INTEGER NOT NULL, birth_ns INTEGER NOT NULL,"
     " names INTEGER NOT NULL, upper INTEGER NOT NULL, PRIMARY KEY (inode, birth_ns)) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS link_name (path BLOB PRIMARY KEY, inode INTEGER NOT NULL,"
-    " birth_ns INTEGER NOT NULL) WITHOUT ROWID;";
+    "CREATE TABLE IF NOT EXISTS link_name (path BLOB NOT NULL, inode INTEGER NOT NULL,"
+    " birth_ns INTEGER NOT NULL, PRIMARY KEY (path, inode, birth_ns)) WITHOUT ROWID;";
 
 class Statement final {
  public:
@@ -142,7 +144,7 @@ struct MetaStore::Impl {
       }
       if (code != SQLITE_DONE) return error("layer");
     }
-    if (format != kFormat || !has_start) {
+    if (format < kFormat || format > kNewestFormat || !has_start) {
       return Error("meta: format " + std::to_string(format) + " is not known to this version" +
                    (writing ? "; start a new sandbox" : ""));
     }
@@ -209,6 +211,27 @@ std::int64_t MetaStore::start_ns() const {
 
 Result<bool> MetaStore::record_base(const BaseRecord& record, std::string_view content) {
   return impl_->records->add_base(record, content);
+}
+
+Status MetaStore::copy_to(const std::filesystem::path& file) const {
+  sqlite3* to = nullptr;
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
+                    SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
+  int code = sqlite3_open_v2(file.c_str(), &to, flags, nullptr);
+  if (code == SQLITE_OK) {
+    if (sqlite3_backup* backup = sqlite3_backup_init(to, "main", impl_->db, "main")) {
+      (void)sqlite3_backup_step(backup, -1);
+      code = sqlite3_backup_finish(backup);
+    } else {
+      code = sqlite3_errcode(to);
+    }
+  }
+  sqlite3_close(to);
+  if (code != SQLITE_OK) {
+    return Error("meta: copy to " + file.string() + ": " + sqlite3_errstr(code),
+                 code == SQLITE_FULL ? ENOSPC : EIO);
+  }
+  return impl_->records->copy_to(beside(file, "-records"));
 }
 
 std::uint64_t MetaStore::base_rows() const {
@@ -318,10 +341,13 @@ Status MetaStore::add_link_name(std::string_view path, std::uint64_t inode, std:
   return impl_->run(use.blob(path).unsigned_number(inode).number(birth_ns), "link name");
 }
 
-Status MetaStore::remove_link_name(std::string_view path) {
-  TRY_ASSIGN(const Statement* s, impl_->statement("DELETE FROM link_name WHERE path = ?"));
+Status MetaStore::remove_link_name(std::string_view path, std::uint64_t inode,
+                                   std::int64_t birth_ns) {
+  TRY_ASSIGN(
+      const Statement* s,
+      impl_->statement("DELETE FROM link_name WHERE path = ? AND inode = ? AND birth_ns = ?"));
   Use use(*s);
-  return impl_->run(use.blob(path), "link name");
+  return impl_->run(use.blob(path).unsigned_number(inode).number(birth_ns), "link name");
 }
 
 Status MetaStore::for_each_link_group(
@@ -369,6 +395,15 @@ Status MetaStore::sync() {
     if (::fdatasync(log.get()) != 0) return Error::from_errno("meta: sync");
   }
   return {};
+}
+
+sqlite3* MetaStore::database() const {
+  return impl_->db;
+}
+
+Status MetaStore::sync_always() {
+  impl_->unsynced = true;
+  return sync();
 }
 
 Status MetaStore::begin() {

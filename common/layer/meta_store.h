@@ -21,6 +21,8 @@
 #include "common/layer/records.h"
 #include "common/os/unique_fd.h"
 
+struct sqlite3;
+
 namespace cofferdam::layer {
 
 // A lower file with several names that was copied up or lost a name (docs/layer-format.md).
@@ -79,7 +81,7 @@ class MetaStore final {
   // With all its names.
   Status forget_link_group(std::uint64_t inode, std::int64_t birth_ns);
   Status add_link_name(std::string_view path, std::uint64_t inode, std::int64_t birth_ns);
-  Status remove_link_name(std::string_view path);
+  Status remove_link_name(std::string_view path, std::uint64_t inode, std::int64_t birth_ns);
   Status for_each_link_group(const std::function<void(const LinkGroupRecord&)>& visit) const;
   Status for_each_link_name(const std::function<void(std::string path, std::uint64_t inode,
                                                      std::int64_t birth_ns)>& visit) const;
@@ -93,6 +95,14 @@ class MetaStore final {
   // an error.
   Status begin();
   Status commit();
+
+  // A copy of all of it, records included, in a new file; also while somebody writes.
+  Status copy_to(const std::filesystem::path& file) const;
+
+  // For the tables that other files of this folder keep; only what they wrote so is not known to
+  // sync(), but to sync_always().
+  sqlite3* database() const;
+  Status sync_always();
 
  private:
   struct Impl;

@@ -144,6 +144,21 @@ Result<RecordLog> RecordLog::open_for_reading(const std::filesystem::path& file)
   return out;
 }
 
+Status RecordLog::copy_to(const std::filesystem::path& file) {
+  TRY(catch_up());
+  if (!fd_) return {};
+  TRY_ASSIGN(const os::UniqueFd to, os::open_file(file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
+  constexpr std::size_t kPiece = 1U << 20U;
+  for (std::uint64_t at = 0; at < end_;) {
+    TRY_ASSIGN(const std::string bytes,
+               bytes_at(at, static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, end_ - at))));
+    TRY(os::write_all(to.get(), bytes));
+    at += bytes.size();
+    if (bytes.empty()) break;
+  }
+  return {};
+}
+
 Status RecordLog::catch_up() {
   if (writing_) return {};
   if (!fd_) {

@@ -43,6 +43,9 @@ class RecordLog final {
                        const std::function<Status(const BaseRecord&)>& visit);
   Status for_each_read(const std::function<Status(const ReadRecord&)>& visit);
 
+  // What there is now, in a new file.
+  Status copy_to(const std::filesystem::path& file);
+
   std::uint64_t bases() const { return bases_; }
   std::uint64_t stored_bytes() const { return stored_bytes_; }
   // To be synced before what depends on the records; invalid when nothing was added since.

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 
+#include "common/layer/layer_stack.h"
 #include "common/os/confine.h"
 #include "common/os/path_grants.h"
 
@@ -19,7 +20,7 @@ namespace {
 constexpr std::array kAllowed = {
     // descriptors and data
     "read", "write", "readv", "writev", "pread64", "pwrite64", "lseek", "close", "fcntl", "poll",
-    "ppoll", "copy_file_range", "fallocate", "ftruncate", "fsync", "fdatasync", "dup",
+    "ppoll", "copy_file_range", "fallocate", "ftruncate", "fsync", "fdatasync", "syncfs", "dup",
     // objects by directory and name; the forms without "at" are SQLite's
     "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx", "getdents64",
     "mkdir", "mkdirat", "mknodat", "unlink", "unlinkat", "rmdir", "symlinkat", "linkat", "rename",
@@ -70,7 +71,11 @@ Status restrict_files(const FsPolicy& policy) {
   std::vector<os::PathGrant> grants;
   for (const MountPolicy& mount : policy.mounts) {
     if (mount.lower) grants.push_back({*mount.lower, false});
-    if (mount.layer) grants.push_back({*mount.layer, true});
+    if (!mount.layer) continue;
+    grants.push_back({*mount.layer, true});
+    // Frozen layers that belong to the sandbox that this one was forked from.
+    TRY_ASSIGN(const auto borrowed, layer::borrowed_layers(*mount.layer));
+    for (const std::filesystem::path& path : borrowed) grants.push_back({path.string(), false});
   }
   TRY(os::forbid_privileges_and_dumps());
   TRY_ASSIGN(const bool landlock, os::restrict_paths(grants));

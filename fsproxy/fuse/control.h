@@ -8,8 +8,18 @@
 
 namespace cofferdam::fsproxy {
 
-// Accepts one connection of the listening socket, answers one request, closes. Never blocks for
-// longer than a second.
-void answer_one(int listening_fd, const std::function<Json()>& stats);
+struct Answer {
+  std::string status;  // "200 OK"
+  Json body;
+};
+
+struct Resources {
+  std::function<Json()> stats;                                // GET /stats
+  std::function<Answer(const std::string& body)> checkpoint;  // POST /checkpoint
+};
+
+// Accepts one connection of the listening socket, answers one request, closes. Never waits for the
+// peer for longer than a second at a time.
+void answer_one(int listening_fd, const Resources& resources);
 
 }  // namespace cofferdam::fsproxy

@@ -17,6 +17,7 @@ int own_flags(int flags) {
 }
 
 bool enough_quota(const MountState& mount) {
+  if (!mount.writers_allowed) return false;
   const overlay::Overlay::Quota quota = mount.view.quota();
   return quota.left >= std::max(Passthrough::kLeastQuota, quota.limit / 2);
 }

@@ -37,6 +37,8 @@ struct MountState {
   std::vector<overlay::Stale> expiring = {};
   // Files that are written past this service: what they hold is charged again and again.
   std::set<Handle*> writers = {};
+  // Whether more of them may begin. Any thread.
+  std::atomic<bool> writers_allowed{true};
 };
 
 // For fuse_session_new; lives as long as the process. `attributes`: with the extended ones.

@@ -74,6 +74,12 @@ void Passthrough::release(const overlay::OpenFile& file, bool passthrough) {
   if (inode.passthrough == 0 && inode.cached == 0 && !inode.stale_pages) inodes_.erase(found);
 }
 
+void Passthrough::freeze(const std::function<bool(overlay::NodeId)>& stays) {
+  for (auto& [node, inode] : inodes_) {
+    if (inode.passthrough > 0 && !stays(node)) inode.of_lower = true;
+  }
+}
+
 void Passthrough::flush() {
   if (helper_ != nullptr && !unused_.empty()) helper_->remove(mount_, unused_);
   unused_.clear();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -53,6 +54,9 @@ class Passthrough final {
   // Backing files that nobody uses any more are given back in batches: now.
   void flush();
 
+  // What upper had lies in a frozen layer now: whoever opens it to write needs a new node.
+  // `stays`: whether a node's object did not.
+  void freeze(const std::function<bool(overlay::NodeId)>& stays);
   // The kernel knows the inode no more.
   void forget(overlay::NodeId node);
 

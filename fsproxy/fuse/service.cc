@@ -15,6 +15,7 @@
 #include "common/os/files.h"
 #include "common/os/pipes.h"
 #include "fsproxy/fuse/cage.h"
+#include "fsproxy/fuse/checkpoint.h"
 #include "fsproxy/fuse/control.h"
 
 namespace cofferdam::fsproxy {
@@ -116,7 +117,10 @@ void Service::run() {
       const bool got = ::read(news_.read.get(), &byte, 1) == 1;
       if (got && byte == static_cast<char>(Session::News::kEnded)) --running;
     }
-    if ((fds[3].revents & POLLIN) != 0) answer_one(control_.get(), [this] { return stats(); });
+    if ((fds[3].revents & POLLIN) != 0) {
+      answer_one(control_.get(), {[this] { return stats(); },
+                                  [this](const std::string& body) { return checkpoint(body); }});
+    }
   }
   for (const auto& session : sessions_) session->join();
 }
@@ -140,6 +144,34 @@ std::uint64_t Service::written() const {
   std::uint64_t used = ledger_->used().bytes;
   for (const auto& session : sessions_) used += session->meter().uncharged();
   return used;
+}
+
+Answer Service::checkpoint(const std::string& body) {
+  const auto refuse = [](const char* status, const std::string& why) -> Answer {
+    return {status, {{"error", why}}};
+  };
+  std::string name;
+  if (!body.empty()) {
+    const auto json = parse_json(body);
+    if (!json.ok() || !json->is_object()) return refuse("400 Bad Request", "not a JSON object");
+    for (const auto& [key, value] : json->items()) {
+      if (key != "name" || !value.is_string()) {
+        return refuse("400 Bad Request", "unknown key " + key);
+      }
+      name = value.get<std::string>();
+    }
+  }
+  const auto taken = take_checkpoint(sessions_, name, *events_);
+  if (!taken.ok()) {
+    const bool busy = taken.error().error_number() == EBUSY;
+    return refuse(busy ? "409 Conflict" : "500 Internal Server Error", taken.error().message());
+  }
+  return {"200 OK",
+          {{"id", taken->id},
+           {"name", taken->name},
+           {"layer", taken->layer},
+           {"parent", taken->parent},
+           {"time_ns", taken->time_ns}}};
 }
 
 Json Service::stats() const {

@@ -6,6 +6,7 @@
 
 #include "common/os/pipes.h"
 #include "fsproxy/fuse/arguments.h"
+#include "fsproxy/fuse/control.h"
 #include "fsproxy/fuse/session.h"
 
 namespace cofferdam::fsproxy {
@@ -20,6 +21,8 @@ class Service final {
  private:
   Service() = default;
   Json stats() const;
+  // The reply to POST /checkpoint.
+  Answer checkpoint(const std::string& body);
   // Bytes on disk: what is charged and what is not yet.
   std::uint64_t written() const;
   bool is_over_quota() const;

@@ -1,5 +1,6 @@
 #include "fsproxy/fuse/session.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
@@ -7,6 +8,7 @@
 
 #include <chrono>
 
+#include "common/os/files.h"
 #include "common/os/pipes.h"
 
 namespace cofferdam::fsproxy {
@@ -78,9 +80,13 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
         mount.name);
   }
   options.watch = out->watcher_.get();
+  out->writable_ = mount.writable && mount.layer;
   auto view = overlay::Overlay::open(std::move(options), ledger, *out->guard_);
   if (!view.ok()) return view.error().context("mount " + mount.name);
   out->view_ = std::move(view).value();
+  if (out->writable_) {
+    TRY_ASSIGN(out->disk_, os::open_file(*mount.layer, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  }
   TRY(out->slow_.open());
   out->copies_ = std::make_unique<CopyQueue>(*out->view_, out->slow_);
   out->passthrough_ = std::make_unique<Passthrough>(nullptr, 0);

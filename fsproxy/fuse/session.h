@@ -42,6 +42,26 @@ class Session final {
   // is written then.
   void join();
 
+  // --- for a checkpoint (checkpoint.h); not by the mount's thread.
+  // Holds the thread between two requests for as long as it lives; the view is the holder's.
+  class Pause {
+   public:
+    virtual ~Pause() = default;
+  };
+  // Null where the thread did not come to it in time.
+  std::unique_ptr<Pause> pause(std::chrono::milliseconds patience);
+  overlay::Overlay& view() { return *view_; }
+  bool writable() const { return writable_; }
+  // While paused: the path of a file that is written past this service; empty: there is none.
+  std::string written_past();
+  // Whether files may be opened that are written past it. Any thread.
+  void allow_new_writers(bool allowed) { state_->writers_allowed = allowed; }
+  // While paused: what was in upper lies in a frozen layer.
+  void after_freeze();
+  // What was written through mappings of files comes here. Waits for it.
+  void fetch_mapped_writes(std::chrono::milliseconds patience);
+  Status sync_disk();
+
   const std::string& name() const { return name_; }
   const RequestCounts& requests() const { return counts_; }
   std::uint64_t nodes() const { return nodes_; }
@@ -73,6 +93,8 @@ class Session final {
   void tell_stale(std::vector<overlay::Stale> stale);
 
   std::string name_;
+  bool writable_ = false;
+  os::UniqueFd disk_;  // a directory of the layer
   OwnerPolicy owner_;
   int news_fd_ = -1;
   WriteMeter meter_;

@@ -36,6 +36,7 @@ Result<Entry> Overlay::change(NodeId id, const Changes& changes, OpenFile* file)
   const bool times = changes.atime || changes.mtime;
 
   if (!attached(*node)) {
+    if (node->frozen != 0 && !node->files.empty()) TRY(copy_without_name(*node));
     const OpenFile* open = nullptr;
     for (const OpenFile* candidate : node->files) {
       if (!candidate->lower && (open == nullptr || candidate->writable)) open = candidate;

@@ -125,21 +125,28 @@ Status Overlay::place(const std::string& staged, int dir_fd, const std::string& 
 
 Status Overlay::copy_up_one(Node& node, Data data) {
   const NodeName at = node.names.front();
-  TRY_ASSIGN(const DirRef lower_dir, dirs_->lower(*at.parent));
+  const bool frozen = node.frozen != 0;
+  TRY_ASSIGN(const DirRef lower_dir, below_dir(*at.parent, node.frozen));
   TRY_ASSIGN(const DirRef upper_dir, dirs_->upper(*at.parent));
-  TRY_ASSIGN(const LowerStat lower, stat_lower(lower_dir->get(), at.name));
-  if (lower.identity != node.origin) return Error::from_errno("copy up", ESTALE);
+  TRY_ASSIGN(LowerStat lower, stat_lower(lower_dir->get(), at.name));
+  lower.layer = node.frozen;
+  if (!is_object_of(node, lower)) return Error::from_errno("copy up", ESTALE);
   const std::string path = nodes_.path(node);
   std::unique_ptr<CopyJob> ready;
   if (data == Data::kContent) ready = take_prepared(node, lower);
-  std::optional<Records::Hashed> hashed;
-  if (ready) hashed = Records::Hashed{ready->version, ready->sha256};
-  auto taken = records_->take(path, lower_dir->get(), at.name, lower, hashed ? &*hashed : nullptr);
-  if (!taken.ok()) {
-    if (ready) drop_prepared(std::move(ready));
-    return taken.error();
+  PendingBase base;
+  base.already_recorded = frozen;  // when it was made
+  if (!frozen) {
+    std::optional<Records::Hashed> hashed;
+    if (ready) hashed = Records::Hashed{ready->version, ready->sha256};
+    auto taken =
+        records_->take(path, lower_dir->get(), at.name, lower, hashed ? &*hashed : nullptr);
+    if (!taken.ok()) {
+      if (ready) drop_prepared(std::move(ready));
+      return taken.error();
+    }
+    base = std::move(taken).value();
   }
-  PendingBase base = std::move(taken).value();
 
   std::uint64_t bytes = 4096;
   if (node.is_regular()) bytes = data == Data::kNone ? 0 : allocated(lower.st);
@@ -158,7 +165,8 @@ Status Overlay::copy_up_one(Node& node, Data data) {
   std::optional<layer::Version> copied;
   os::UniqueFd file;
   struct stat st {};
-  const bool several = node.shared && lower.st.st_nlink > 1;
+  const bool several = (node.shared || (frozen && !node.is_dir())) && has_more_names(lower);
+  const std::uint64_t names = names_of(lower);
   const auto build = [&]() -> Status {
     if (ready) {
       file = std::move(ready->to);
@@ -176,8 +184,10 @@ Status Overlay::copy_up_one(Node& node, Data data) {
     TRY(numbers_.remember(st.st_ino, node.shown_inode));
     TRY(records_->write(base, copied));
     if (several) {
-      TRY(links_.cover(lower.identity, lower.st.st_nlink, path));
-      TRY(links_.add_copy(lower.identity, lower.st.st_nlink, st.st_ino, work_.get(), staged));
+      TRY(links_.cover(lower.identity, names, path));
+      TRY(links_.add_copy(lower.identity, names, st.st_ino, work_.get(), staged));
+      // After that: what a kill between them leaves is put right at the next start.
+      if (frozen) TRY(links_.replace_copy(lower.st.st_ino, st.st_ino, work_.get(), staged));
     }
     return place(staged, upper_dir->get(), at.name);
   };
@@ -198,21 +208,24 @@ Status Overlay::copy_up_one(Node& node, Data data) {
   // Who holds the file open goes on with the copy.
   for (OpenFile* open : node.files) {
     if (!open->lower) continue;
-    os::UniqueFd again(::openat(upper_dir->get(), at.name.c_str(),
-                                O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    os::UniqueFd again;
+    if (!open->writable) {
+      again.reset(::openat(upper_dir->get(), at.name.c_str(),
+                           O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    }
     if (!again) again.reset(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
     if (!again) return Error::from_errno("copy up: reopen");
     open->fd = std::move(again);
     open->lower = false;
   }
-  if (several) give_all_names(node);
+  if (several) give_all_names(node, lower.identity);
   return several ? links_.settle(lower.identity) : Status();
 }
 
 // Everything below, too; afterwards nothing of the tree comes from lower. Without recursion.
 Status Overlay::copy_up_tree(Node& top) {
   TRY(copy_up(top));
-  if (!top.merged) {
+  if (!top.stacked()) {
     // Directories below an opaque one never merge.
     return {};
   }
@@ -226,7 +239,7 @@ Status Overlay::copy_up_tree(Node& top) {
       if (!found) continue;
       Pin child(nodes_, *found->node);
       TRY(copy_up(*child));
-      if (child->merged) directories.push_back(std::move(child));
+      if (child->stacked()) directories.push_back(std::move(child));
     }
   }
   // The deepest first: a kill in between leaves directories that still merge, which is the same

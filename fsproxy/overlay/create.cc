@@ -38,7 +38,7 @@ Result<Overlay::Slot> Overlay::open_slot(std::string_view operation, Node& paren
   slot.row = gap.row;
   // Without a whiteout the search has looked there.
   if (gap.whiteout || gap.row) {
-    TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(parent, name));
+    TRY_ASSIGN(const std::optional<LowerStat> lower, below_at(parent, name));
     slot.lower_hidden = lower.has_value();
   }
   TRY(reserve_rows(operation, slot.path, 1));
@@ -78,7 +78,7 @@ Result<Entry> Overlay::settle_new(Node& parent, const std::string& name, Slot& s
     return Error::from_errno("create: stat");
   }
   if ((st.st_mode & S_IFMT) != (type & S_IFMT)) return Error::from_errno("create", EIO);
-  TRY(numbers_.forget(st.st_ino));
+  TRY(numbers_.born(st.st_ino));
   if (slot.row) {
     TRY(meta_->remove_whiteout(slot.path));
     whiteout_rows_.erase(slot.path);
@@ -110,7 +110,7 @@ Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id
     if (make(dir_fd, at.c_str()) != 0) return Error::from_errno("create");
     TRY(give_to_owner(dir_fd, at, mode, S_ISLNK(mode)));
     // Also where lower has nothing yet: what the user puts there later is not ours to show.
-    if (directory && parent->merged) {
+    if (directory && parent->stacked()) {
       const Widened readable(dir_fd, at, 0600, privileged_);
       TRY_ASSIGN(const os::UniqueFd made, os::open_beneath(dir_fd, at, O_RDONLY | O_DIRECTORY));
       TRY(layer::set_opaque(made.get(), marks_));

@@ -16,33 +16,32 @@ DirCache::DirCache(NodeTable& nodes, os::UniqueFd upper_root, os::UniqueFd lower
   trees_[1].root = std::make_shared<const os::UniqueFd>(std::move(lower_root));
 }
 
-DirRef DirCache::cached(OneTree& tree, NodeId id) {
-  const auto found = tree.entries.find(id);
+DirRef DirCache::cached(OneTree& tree, Key key) {
+  const auto found = tree.entries.find(key);
   if (found == tree.entries.end()) return nullptr;
   tree.order.splice(tree.order.begin(), tree.order, found->second.used);
   return found->second.dir;
 }
 
-void DirCache::keep(OneTree& tree, NodeId id, DirRef dir) {
+void DirCache::keep(OneTree& tree, Key key, DirRef dir) {
   while (tree.entries.size() >= capacity_) {
     tree.entries.erase(tree.order.back());
     tree.order.pop_back();
   }
-  tree.order.push_front(id);
-  tree.entries[id] = {std::move(dir), tree.order.begin()};
+  tree.order.push_front(key);
+  tree.entries[key] = {std::move(dir), tree.order.begin()};
 }
 
-Result<DirRef> DirCache::get(Tree which, Node& dir) {
-  OneTree& tree = trees_[static_cast<std::size_t>(which)];
+Result<DirRef> DirCache::get(OneTree& tree, const DirRef& root, Node& dir, std::uint32_t layer) {
   std::vector<Node*> missing;
   DirRef at;
   for (Node* node = &dir; !at;) {
     if (node == &nodes_.root()) {
-      at = tree.root;
+      at = root;
       break;
     }
     if (node->names.empty()) return Error::from_errno("directory", ENOENT);
-    at = cached(tree, node->id);
+    at = cached(tree, {node->id, layer});
     if (at) break;
     missing.push_back(node);
     node = node->names.front().parent;
@@ -52,27 +51,49 @@ Result<DirRef> DirCache::get(Tree which, Node& dir) {
     Node& node = **it;
     auto next = os::open_beneath(at->get(), node.names.front().name, O_PATH | O_DIRECTORY);
     if (!next.ok()) return next.error();
-    if (which == Tree::kLower) {
+    if (&tree == &trees_[1]) {
       TRY_ASSIGN(const LowerStat now, stat_lower(next->get(), ""));
       if (now.identity != node.origin) return Error::from_errno("directory", ESTALE);
     }
     at = std::make_shared<const os::UniqueFd>(std::move(next).value());
-    keep(tree, node.id, at);
+    keep(tree, {node.id, layer}, at);
   }
   return at;
 }
 
-void DirCache::drop(Tree which, NodeId id) {
-  OneTree& tree = trees_[static_cast<std::size_t>(which)];
-  const auto found = tree.entries.find(id);
+Result<DirRef> DirCache::frozen(Node& dir, std::uint32_t layer) {
+  const auto root = frozen_roots_.find(layer);
+  if (root == frozen_roots_.end()) return Error::from_errno("frozen layer", EIO);
+  return get(frozen_, root->second, dir, layer);
+}
+
+void DirCache::add_frozen(std::uint32_t layer, os::UniqueFd root) {
+  frozen_roots_[layer] = std::make_shared<const os::UniqueFd>(std::move(root));
+}
+
+void DirCache::freeze(std::uint32_t layer, os::UniqueFd root) {
+  OneTree& upper = trees_[0];
+  frozen_roots_[layer] = std::move(upper.root);
+  upper.root = std::make_shared<const os::UniqueFd>(std::move(root));
+  upper.entries.clear();
+  upper.order.clear();
+}
+
+void DirCache::drop(OneTree& tree, Key key) {
+  const auto found = tree.entries.find(key);
   if (found == tree.entries.end()) return;
   tree.order.erase(found->second.used);
   tree.entries.erase(found);
 }
 
+void DirCache::drop(Tree which, NodeId id) {
+  drop(trees_[static_cast<std::size_t>(which)], {id, 0});
+}
+
 void DirCache::drop(NodeId id) {
   drop(Tree::kUpper, id);
   drop(Tree::kLower, id);
+  for (const auto& [layer, root] : frozen_roots_) drop(frozen_, {id, layer});
 }
 
 }  // namespace cofferdam::overlay

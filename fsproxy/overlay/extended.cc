@@ -43,7 +43,7 @@ Result<os::UniqueFd> Overlay::open_for_attributes(Node& node, bool changes) {
   if (changes && !node.upper) return Error::from_errno("xattr", EROFS);
   if (node.is_dir()) {
     if (!node.upper) {
-      TRY_ASSIGN(const DirRef path, dirs_->lower(node));
+      TRY_ASSIGN(const DirRef path, below_dir(node, node.frozen));
       return os::open_beneath(path->get(), ".", O_RDONLY | O_DIRECTORY);
     }
     if (node.id == kRootId) return open_upper_directory(node);
@@ -53,17 +53,23 @@ Result<os::UniqueFd> Overlay::open_for_attributes(Node& node, bool changes) {
     return os::open_beneath(parent->get(), at.name, O_RDONLY | O_DIRECTORY);
   }
   const NodeName at = node.names.front();
-  if (!node.upper) {
+  if (!node.own()) {
     TRY_ASSIGN(const DirRef dir, dirs_->lower(*at.parent));
     TRY_ASSIGN(LowerFile lower, open_lower(dir->get(), at.name, node.origin, LowerKind::kLook));
     return std::move(lower.fd);
   }
-  TRY_ASSIGN(const DirRef dir, dirs_->upper(*at.parent));
+  TRY_ASSIGN(const DirRef dir, own_dir(node));
   constexpr int kFlags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   os::UniqueFd fd(::openat(dir->get(), at.name.c_str(), O_RDONLY | kFlags));
   if (!fd) fd.reset(::openat(dir->get(), at.name.c_str(), O_WRONLY | kFlags));
   if (!fd) return Error::from_errno("xattr");
   return fd;
+}
+
+// Before it is changed by its descriptor.
+Status Overlay::make_own(Node& node) {
+  if (attached(node)) return copy_up(node);
+  return node.frozen != 0 && !node.files.empty() ? copy_without_name(node) : Status();
 }
 
 Result<std::string> Overlay::attribute(NodeId id, const std::string& name) {
@@ -98,7 +104,7 @@ Status Overlay::set_attribute(NodeId id, const std::string& name, std::string_vi
   Node* node = nodes_.find(id);
   if (node == nullptr) return Error::from_errno("setxattr", ESTALE);
   const Pin keep(nodes_, *node);
-  if (attached(*node)) TRY(copy_up(*node));
+  TRY(make_own(*node));
   TRY_ASSIGN(const os::UniqueFd fd, open_for_attributes(*node, true));
   std::size_t bytes = kEntryBytes + name.size() + value.size();
   TRY_ASSIGN(const std::vector<std::string> others, layer::user_attributes(fd.get()));
@@ -124,7 +130,7 @@ Status Overlay::remove_attribute(NodeId id, const std::string& name) {
   const Pin keep(nodes_, *node);
   // What is not there is no reason for a copy.
   TRY(attribute(id, name));
-  if (attached(*node)) TRY(copy_up(*node));
+  TRY(make_own(*node));
   TRY_ASSIGN(const os::UniqueFd fd, open_for_attributes(*node, true));
   const std::uint64_t before = blocks_of(fd.get());
   const int result = ::fremovexattr(fd.get(), name.c_str());
@@ -144,14 +150,24 @@ void Overlay::charge_attributes(Node& node, int fd, std::uint64_t before, std::u
 Status Overlay::copy_attributes(const Node& node, int lower_dir, const std::string& name,
                                 const std::string& staged) {
   if (!options_.extended || (!node.is_regular() && !node.is_dir())) return {};
+  if (node.frozen != 0) {
+    TRY_ASSIGN(const os::UniqueFd from,
+               os::open_beneath(lower_dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+    return copy_attributes_from(from.get(), staged);
+  }
   TRY_ASSIGN(const LowerFile from, open_lower(lower_dir, name, node.origin, LowerKind::kKnown));
-  TRY_ASSIGN(const std::vector<std::string> names, layer::user_attributes(from.fd.get()));
+  return copy_attributes_from(from.fd.get(), staged);
+}
+
+Status Overlay::copy_attributes_from(int from, const std::string& staged) {
+  if (!options_.extended) return {};
+  TRY_ASSIGN(const std::vector<std::string> names, layer::user_attributes(from));
   if (names.empty()) return {};
   const os::UniqueFd to(
       ::openat(work_.get(), staged.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!to) return Error::from_errno("copy up: xattr");
   for (const std::string& one : names) {
-    auto value = layer::attribute_value(from.fd.get(), one);
+    auto value = layer::attribute_value(from, one);
     if (!value.ok() && value.error().error_number() == ENODATA) continue;
     if (!value.ok()) return value.error();
     if (::fsetxattr(to.get(), one.c_str(), value->data(), value->size(), 0) != 0) {

@@ -59,7 +59,12 @@ Result<Overlay::Opened> Overlay::open_file(NodeId id, int flags) {
   if (!attached(*node)) {
     // Reached through /proc/<pid>/fd of somebody who has it open.
     os::UniqueFd fd = shared_fd(*node, access);
-    if (!fd || (truncates && !node->upper)) return Error::from_errno("open", ESTALE);
+    if (!fd || (truncates && !node->own())) return Error::from_errno("open", ESTALE);
+    if (truncates && node->frozen != 0) {
+      TRY(copy_without_name(*node));
+      fd = shared_fd(*node, access);
+      if (!fd) return Error::from_errno("open", ESTALE);
+    }
     if (truncates) TRY(truncate_fd(*node, fd.get(), 0));
     TRY_ASSIGN(OpenFile * file, add_file(*node, std::move(fd), !node->upper, writes));
     return Opened{file, true};
@@ -67,12 +72,12 @@ Result<Overlay::Opened> Overlay::open_file(NodeId id, int flags) {
   const Pin keep(nodes_, *node);
   if (writes) TRY(copy_up(*node, truncates ? Data::kNone : Data::kContent));
   const NodeName at = node->names.front();
-  if (node->upper) {
-    TRY_ASSIGN(const DirRef dir, dirs_->upper(*at.parent));
+  if (node->own()) {
+    TRY_ASSIGN(const DirRef dir, own_dir(*node));
     os::UniqueFd fd(::openat(dir->get(), at.name.c_str(),
                              access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!fd) return Error::from_errno("open");
-    TRY_ASSIGN(OpenFile * file, add_file(*node, std::move(fd), false, writes));
+    TRY_ASSIGN(OpenFile * file, add_file(*node, std::move(fd), !node->upper, writes));
     if (truncates) {
       if (Status cut = truncate_fd(*node, file->fd.get(), 0); !cut.ok()) {
         close(file);
@@ -155,7 +160,7 @@ void Overlay::charge_directory(Node& dir) {
 }
 
 Result<std::size_t> Overlay::write(OpenFile& file, std::string_view bytes, off_t offset) {
-  if (file.lower) return Error::from_errno("write", EBADF);
+  TRY(thaw(file));
   TRY_ASSIGN(const std::uint64_t reserved, reserve_write(file, offset, bytes.size(), "write"));
   std::size_t done = 0;
   int failure = 0;
@@ -181,7 +186,7 @@ Status Overlay::truncate_fd(Node& node, int fd, off_t size) {
 Status Overlay::allocate(OpenFile& file, int mode, off_t offset, off_t length) {
   constexpr int kKnown = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
   if ((mode & ~kKnown) != 0) return Error::from_errno("fallocate", EOPNOTSUPP);
-  if (file.lower) return Error::from_errno("fallocate", EBADF);
+  TRY(thaw(file));
   std::uint64_t reserved = 0;
   if ((mode & FALLOC_FL_PUNCH_HOLE) == 0) {
     TRY_ASSIGN(reserved,
@@ -196,7 +201,7 @@ Status Overlay::allocate(OpenFile& file, int mode, off_t offset, off_t length) {
 
 Result<std::size_t> Overlay::copy_range(OpenFile& from, off_t from_offset, OpenFile& to,
                                         off_t to_offset, std::size_t length) {
-  if (to.lower) return Error::from_errno("copy_file_range", EBADF);
+  TRY(thaw(to));
   TRY_ASSIGN(const std::uint64_t reserved, reserve_write(to, to_offset, length, "copy_file_range"));
   const ssize_t put =
       ::copy_file_range(from.fd.get(), &from_offset, to.fd.get(), &to_offset, length, 0);
@@ -228,7 +233,9 @@ void Overlay::close(OpenFile* file) {
   struct stat st {};
   const bool last_use = !file->lower && !node.superseded && node.files.size() == 1 &&
                         node.names.empty() && ::fstat(file->fd.get(), &st) == 0 && st.st_nlink == 0;
-  if (file->lower) {
+  if (file->lower && node.frozen != 0) {
+    // Frozen: nothing of it changes.
+  } else if (file->lower) {
     const auto now = stat_lower(file->fd.get(), "");
     if (now.ok() && version_of(now->st) != file->opened &&
         version_of(now->st).mtime_ns != file->opened.mtime_ns) {

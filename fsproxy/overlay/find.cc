@@ -121,12 +121,25 @@ Result<Overlay::Found> Overlay::find(Node& dir, const std::string& name, Gap* ga
     if (gap != nullptr) gap->row = true;
     return none();
   }
+  TRY_ASSIGN(const std::optional<LowerStat> frozen, frozen_at(dir, name));
+  if (frozen) {
+    if (layer::is_whiteout(frozen->st)) return none();
+    if (known != nullptr && known->frozen == frozen->layer &&
+        known->upper_inode == frozen->st.st_ino) {
+      if (known->merged) TRY(follow_lower(*known, dir, name));
+      struct stat st = frozen->st;
+      shape(*known, st);
+      return Found{known, st};
+    }
+    if (known != nullptr) detach(*known, dir, name);
+    return adopt_frozen(dir, name, *frozen, nodes_.child_path(dir, name));
+  }
   TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
   if (!lower) {
     tell_outside(dir, name);
     return none();
   }
-  if (known != nullptr && !known->upper && known->origin == lower->identity &&
+  if (known != nullptr && !known->own() && known->origin == lower->identity &&
       known->type == (lower->st.st_mode & S_IFMT)) {
     Found found{known, lower->st, {}, lower};
     shape(*known, found.st);
@@ -164,7 +177,8 @@ Result<Overlay::Found> Overlay::adopt_upper(Node& dir, const std::string& name,
   struct stat st = raw;
   if (!S_ISDIR(st.st_mode)) {
     Node* linked = nodes_.by_upper_inode(st.st_ino);
-    if (linked != nullptr && !linked->superseded && linked->type == (st.st_mode & S_IFMT)) {
+    if (linked != nullptr && !linked->superseded && linked->upper &&
+        linked->type == (st.st_mode & S_IFMT)) {
       nodes_.add_name(*linked, dir, name);
       shape(*linked, st);
       return Found{linked, st};
@@ -172,19 +186,28 @@ Result<Overlay::Found> Overlay::adopt_upper(Node& dir, const std::string& name,
   }
   bool merged = false;
   LowerIdentity origin;
-  if (S_ISDIR(st.st_mode) && dir.merged) {
-    TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
-    if (lower && S_ISDIR(lower->st.st_mode) && !lower->mount_root) {
+  Parts parts;
+  if (S_ISDIR(st.st_mode) && dir.stacked()) {
+    TRY_ASSIGN(parts, parts_of(dir, name));
+    if (dir.merged && !parts.cut) {
+      TRY_ASSIGN(const std::optional<LowerStat> lower, lower_at(dir, name));
+      merged = lower && S_ISDIR(lower->st.st_mode) && !lower->mount_root;
+      if (merged) origin = lower->identity;
+    }
+    if (merged || !parts.layers.empty()) {
       TRY_ASSIGN(const DirRef upper, dirs_->upper(dir));
       TRY_ASSIGN(const bool opaque, is_opaque_child(upper->get(), name));
-      merged = !opaque;
-      origin = lower->identity;
+      if (opaque) {
+        merged = false;
+        parts.layers.clear();
+      }
     }
   }
   Node& node = nodes_.create(dir, name, st.st_mode);
   nodes_.set_upper(node, st.st_ino);
   node.shown_inode = numbers_.shown(st.st_ino);
   node.blocks = st.st_blocks;
+  node.parts = std::move(parts.layers);
   node.merged = merged;
   node.in_lower = merged;
   node.origin = origin;
@@ -238,8 +261,8 @@ Entry Overlay::entry_of(Node& node, struct stat st) {
   Entry out{&node, st};
   // Of several names of a lower file, only those in watched directories would tell.
   const bool told = node.names.size() == 1 && node.names.front().parent->watched;
-  out.name_stable = node.upper || told;
-  out.attributes_stable = node.upper || (node.is_dir() ? node.watched : told && st.st_nlink == 1);
+  out.name_stable = node.own() || told;
+  out.attributes_stable = node.own() || (node.is_dir() ? node.watched : told && st.st_nlink == 1);
   return out;
 }
 
@@ -247,8 +270,12 @@ Result<struct stat> Overlay::stat_node(Node& node) {
   struct stat st {};
   if (!attached(node)) {
     for (const OpenFile* file : node.files) {
-      if ((file->lower && !node.superseded) || ::fstat(file->fd.get(), &st) != 0) continue;
+      const bool of_lower = file->lower && !node.superseded && node.frozen == 0;
+      if (of_lower || ::fstat(file->fd.get(), &st) != 0) continue;
+      const nlink_t links = node.last.st_nlink;
       shape(node, st);
+      // What a frozen layer keeps is no name any more.
+      if (node.frozen != 0) st.st_nlink = node.last.st_nlink = links;
       return st;
     }
     return node.last;
@@ -264,8 +291,8 @@ Result<struct stat> Overlay::stat_node(Node& node) {
     return st;
   }
   const NodeName& at = node.names.front();
-  if (node.upper) {
-    TRY_ASSIGN(const DirRef dir, dirs_->upper(*at.parent));
+  if (node.own()) {
+    TRY_ASSIGN(const DirRef dir, own_dir(node));
     if (::fstatat(dir->get(), at.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
       return Error::from_errno("stat");
     }

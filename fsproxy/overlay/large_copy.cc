@@ -13,15 +13,15 @@ std::unique_ptr<CopyJob> Overlay::begin_copy(NodeId id) {
     return nullptr;
   }
   const NodeName& at = node->names.front();
-  const auto dir = dirs_->lower(*at.parent);
+  const auto dir = below_dir(*at.parent, node->frozen);
   if (!dir.ok()) return nullptr;
   const auto lower = stat_lower((*dir)->get(), at.name);
-  if (!lower.ok() || lower->identity != node->origin ||
+  if (!lower.ok() || !is_object_of(*node, *lower) ||
       lower->st.st_size <= static_cast<off_t>(Records::kStoreLimit)) {
     return nullptr;
   }
   auto job = std::make_unique<CopyJob>();
-  auto from = open_lower((*dir)->get(), at.name, node->origin, LowerKind::kKnown);
+  auto from = open_lower((*dir)->get(), at.name, lower->identity, LowerKind::kKnown);
   if (!from.ok()) return nullptr;
   job->from = std::move(from->fd);
   job->version = version_of(lower->st);

@@ -61,6 +61,34 @@ Result<os::UniqueFd> Overlay::open_upper_directory(Node& dir) {
   return os::open_beneath(path->get(), ".", O_RDONLY | O_DIRECTORY);
 }
 
+// The entries of frozen layers that are not in `seen`, which they and what they cover join. Whether
+// the visitor wants more.
+Result<bool> Overlay::visit_frozen(Node& dir, std::unordered_set<std::string>& seen,
+                                   const VisitEntry& visit) {
+  if (dir.parts.size() > 1) {
+    TRY_ASSIGN(const FrozenDirectory* names, frozen_names(dir));
+    for (const auto& [name, frozen] : *names) {
+      if (!seen.insert(name).second || S_ISCHR(frozen.type)) continue;
+      TRY_ASSIGN(const bool more, visit({name, frozen.type, numbers_.shown(frozen.inode)}));
+      if (!more) return false;
+    }
+    return true;
+  }
+  for (const std::uint32_t layer : dir.parts) {
+    TRY_ASSIGN(const DirRef part, dirs_->frozen(dir, layer));
+    TRY_ASSIGN(const DirStream stream, open_stream(part->get(), "."));
+    for (;;) {
+      TRY_ASSIGN(std::optional<NamedType> entry, next_entry(stream.get()));
+      if (!entry) break;
+      if (!seen.insert(entry->name).second || S_ISCHR(entry->type)) continue;
+      TRY_ASSIGN(const bool more,
+                 visit({std::move(entry->name), entry->type, numbers_.shown(entry->inode)}));
+      if (!more) return false;
+    }
+  }
+  return true;
+}
+
 // Hidden entries are in it, whiteouts and what they cover are not.
 Status Overlay::for_each_raw(Node& dir, const VisitEntry& visit) {
   std::unordered_set<std::string> seen;
@@ -70,7 +98,7 @@ Status Overlay::for_each_raw(Node& dir, const VisitEntry& visit) {
     for (;;) {
       TRY_ASSIGN(std::optional<NamedType> entry, next_entry(stream.get()));
       if (!entry) break;
-      if (dir.merged) seen.insert(entry->name);
+      if (dir.stacked()) seen.insert(entry->name);
       // The only devices in upper are whiteouts: nobody can make others.
       if (S_ISCHR(entry->type)) continue;
       TRY_ASSIGN(const bool more,
@@ -78,11 +106,12 @@ Status Overlay::for_each_raw(Node& dir, const VisitEntry& visit) {
       if (!more) return {};
     }
   }
-  if (!dir.merged) return {};
+  TRY_ASSIGN(const bool more_below, visit_frozen(dir, seen, visit));
+  if (!more_below || !dir.merged) return {};
   auto lower = dirs_->lower(dir);
   if (!lower.ok()) {
     const int number = lower.error().error_number();
-    if (dir.upper && (number == ENOENT || number == ESTALE || number == ENOTDIR)) return {};
+    if (dir.own() && (number == ENOENT || number == ESTALE || number == ENOTDIR)) return {};
     return lower.error();
   }
   TRY_ASSIGN(const DirStream stream, open_stream((*lower)->get(), "."));

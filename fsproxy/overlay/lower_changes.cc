@@ -26,13 +26,13 @@ std::vector<Stale> Overlay::lower_changed(NodeId id, const std::string& name, bo
     // It is gone, or no longer watched: what was said of its entries holds no more.
     dir->watched = false;
     for (const auto& [child_name, child] : *dir->children) {
-      if (!child->upper || child->merged) out.push_back({id, child_name, child->id, false});
+      if (!child->own() || child->merged) out.push_back({id, child_name, child->id, false});
     }
     return out;
   }
   Node* child = nodes_.child(*dir, name);
   // The workload's own copy covers whatever lies below it.
-  const bool covered = child != nullptr && child->upper && !child->merged;
+  const bool covered = child != nullptr && child->own() && !child->merged;
   if (covered && !entries) return {};
   Stale stale;
   stale.dir = id;
@@ -52,7 +52,7 @@ std::vector<Stale> Overlay::lower_changed(NodeId id, const std::string& name, bo
 std::vector<Stale> Overlay::everything_changed() {
   std::vector<Stale> out;
   nodes_.for_each([&](const Node& node) {
-    if (!node.linked() || (node.upper && !node.merged)) return;
+    if (!node.linked() || (node.own() && !node.merged)) return;
     out.push_back({node.id, "", node.id, node.is_dir()});
     for (const NodeName& at : node.names) out.push_back({at.parent->id, at.name, 0, false});
   });

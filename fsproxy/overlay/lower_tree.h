@@ -15,6 +15,7 @@ namespace cofferdam::overlay {
 struct LowerStat {
   struct stat st {};
   LowerIdentity identity;
+  std::uint32_t layer = 0;  // the frozen layer that it lies in; 0: lower
   bool mount_root = false;  // another file system is mounted here: an empty directory for us
 };
 

@@ -47,13 +47,15 @@ struct LowerIdentity {
 
 struct Node {
   NodeId id = 0;
-  mode_t type = 0;        // S_IFMT bits
-  bool upper = false;     // the object lies in upper
-  bool in_lower = false;  // it came from lower: `origin` is valid
-  bool merged = false;    // a directory whose entries include those of the lower one
-  bool shared = false;    // a lower file: all its names in lower lead to this node
+  mode_t type = 0;           // S_IFMT bits
+  bool upper = false;        // the object lies in upper
+  std::uint32_t frozen = 0;  // the frozen layer that the object lies in; 0: in none
+  bool in_lower = false;     // it came from lower: `origin` is valid
+  bool merged = false;       // a directory whose entries include those of the lower one
+  bool shared = false;       // a lower file: all its names in lower lead to this node
   std::uint64_t shown_inode = 0;
-  std::uint64_t upper_inode = 0;  // where `upper`
+  std::uint64_t upper_inode = 0;     // where own(): on the file system of the layers
+  std::vector<std::uint32_t> parts;  // a directory's frozen layers that show, the newest first
   LowerIdentity origin;
   std::vector<NodeName> names;  // empty: unlinked (or the root)
   std::unique_ptr<Children> children;
@@ -73,6 +75,10 @@ struct Node {
 
   bool is_dir() const { return S_ISDIR(type); }
   bool is_regular() const { return S_ISREG(type); }
+  // The workload's own object, not one of lower.
+  bool own() const { return upper || frozen != 0; }
+  // A directory whose entries include those of one below upper.
+  bool stacked() const { return merged || !parts.empty(); }
   bool linked() const { return id == kRootId || !names.empty(); }
 };
 

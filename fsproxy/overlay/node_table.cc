@@ -83,14 +83,24 @@ void NodeTable::unshare(const Node& node) {
 
 void NodeTable::set_upper(Node& node, std::uint64_t upper_inode) {
   unshare(node);
+  forget_upper(node);
   node.upper = true;
+  node.frozen = 0;
   node.upper_inode = upper_inode;
   upper_[upper_inode] = &node;
 }
 
+void NodeTable::set_frozen(Node& node, std::uint32_t layer, std::uint64_t inode) {
+  forget_upper(node);
+  node.upper = false;
+  node.frozen = layer;
+  node.upper_inode = inode;
+  upper_[inode] = &node;
+}
+
 void NodeTable::forget_upper(Node& node) {
   const auto found = upper_.find(node.upper_inode);
-  if (node.upper && found != upper_.end() && found->second == &node) upper_.erase(found);
+  if (node.own() && found != upper_.end() && found->second == &node) upper_.erase(found);
 }
 
 void NodeTable::release(Node* node) {

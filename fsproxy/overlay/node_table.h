@@ -17,7 +17,7 @@ class NodeTable final {
   Node& root() { return *root_; }
   Node* find(NodeId id);
   Node* child(const Node& parent, std::string_view name) const;
-  // The upper object with this inode number.
+  // The object of upper or of a frozen layer with this inode number.
   Node* by_upper_inode(std::uint64_t inode) const;
   // The node of a lower file that is not copied up.
   Node* by_origin(const LowerIdentity& origin) const;
@@ -30,6 +30,8 @@ class NodeTable final {
   // The entry (parent, name) no longer leads to the node.
   void remove_name(Node& node, Node& parent, std::string_view name);
   void set_upper(Node& node, std::uint64_t upper_inode);
+  // The object lies in this frozen layer; found by its inode like one of upper.
+  void set_frozen(Node& node, std::uint32_t layer, std::uint64_t inode);
   void forget_upper(Node& node);
   // Found by its origin from now on, until it lies in upper.
   void share(Node& node);

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/base/check.h"
+#include "common/layer/layer_stack.h"
 #include "common/os/files.h"
 #include "fsproxy/overlay/tree_walk.h"
 
@@ -56,8 +57,10 @@ Result<std::unique_ptr<Overlay>> Overlay::open(Options options, Ledger& ledger,
   self.nodes_.on_free([&self](Node& node) {
     if (!node.is_dir()) return;
     self.dirs_->drop(node.id);
+    self.frozen_names_.drop(node.id);
     if (node.watched) self.options_.watch->remove(node.id);
   });
+  if (self.options_.layer) TRY(self.open_frozen_layers());
   TRY(self.set_up_root(fresh));
   if (self.options_.layer) TRY(self.count_usage());
   return out;
@@ -68,6 +71,8 @@ Status Overlay::open_layer() {
   for (const char* name : {"upper", "work", "index"}) {
     TRY(os::make_directories(layer / name, 0700));
   }
+  TRY_ASSIGN(meta_, layer::MetaStore::open(layer / "meta", now_ns()));
+  TRY(layer::recover_layers(layer, *meta_).context("frozen layers"));
   TRY_ASSIGN(work_, os::open_file(layer / "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   TRY(remove_below(work_.get()).context("empty work"));
   TRY_ASSIGN(upper_root_, os::open_file(layer / "upper", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
@@ -77,12 +82,11 @@ Status Overlay::open_layer() {
     return Error::from_errno("layer");
   }
   if (work.st_dev != upper.st_dev) return Error("upper and work lie on different file systems");
-  TRY_ASSIGN(meta_, layer::MetaStore::open(layer / "meta", now_ns()));
   TRY_ASSIGN(const auto whiteouts, meta_->whiteouts());
   whiteout_rows_.insert(whiteouts.begin(), whiteouts.end());
   TRY(numbers_.load(&*meta_));
   records_ = std::make_unique<Records>(options_.record ? &*meta_ : nullptr, ledger_);
-  return load_links();
+  return {};
 }
 
 Status Overlay::set_up_root(bool fresh) {
@@ -131,6 +135,12 @@ Status Overlay::count_usage() {
     ++entries;
     add_bytes(st);
   }));
+  for (const os::UniqueFd& frozen : frozen_roots_) {
+    TRY(walk_below(frozen.get(), [&](const struct stat& st) {
+      ++entries;
+      add_bytes(st);
+    }));
+  }
   TRY(walk_below(links_.directory(), add_bytes));
   bytes += static_cast<std::int64_t>(meta_->stored_bytes());
   ledger_.add(bytes, entries);
@@ -188,8 +198,8 @@ Result<std::string> Overlay::read_symlink(NodeId id) {
   TRY_ASSIGN(Node * node, live(id));
   if (!S_ISLNK(node->type)) return Error::from_errno("readlink", EINVAL);
   const NodeName& at = node->names.front();
-  if (node->upper) {
-    TRY_ASSIGN(const DirRef dir, dirs_->upper(*at.parent));
+  if (node->own()) {
+    TRY_ASSIGN(const DirRef dir, own_dir(*node));
     return read_link(dir->get(), at.name);
   }
   TRY_ASSIGN(const DirRef dir, dirs_->lower(*at.parent));

@@ -15,13 +15,16 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/layer/freeze.h"
 #include "common/layer/layer_marks.h"
 #include "common/policy/fs_rules.h"
 #include "fsproxy/overlay/copy_job.h"
 #include "fsproxy/overlay/dir_cache.h"
+#include "fsproxy/overlay/frozen_names.h"
 #include "fsproxy/overlay/inode_numbers.h"
 #include "fsproxy/overlay/ledger.h"
 #include "fsproxy/overlay/link_index.h"
@@ -61,7 +64,9 @@ class Observer {
 struct OpenFile {
   Node* node = nullptr;
   os::UniqueFd fd;
-  bool lower = false;  // reads the lower object; moved to upper when the file is copied up
+  // Reads the object of lower or of a frozen layer; moved to upper when the file is copied up. A
+  // writable one is moved before it is written through.
+  bool lower = false;
   bool writable = false;
   layer::Version opened;  // of a lower file, when it was opened
 };
@@ -177,6 +182,18 @@ class Overlay final {
   // for, but a descriptor.
   bool sends_on(NodeId id);
 
+  // --- checkpoints (docs/layer-format.md, "Frozen layers"). In this order, without another call in
+  // between but files(): a kill before commit_freeze leaves what was before.
+  // EBUSY where something is in the way.
+  Status prepare_freeze();
+  Status exchange_upper();
+  Status commit_freeze(layer::Checkpoint& checkpoint);
+  // Everything as before prepare_freeze; not after commit_freeze.
+  Status take_back_freeze();
+  // Files that are open for writing: what was written through a mapping may wait in the kernel.
+  std::vector<NodeId> open_for_writing() const;
+  bool lies_in_upper(NodeId id);
+
   // --- listings
   // The listing is taken by list_again, before the first use of `entries`.
   Result<OpenDir*> open_directory(NodeId id);
@@ -232,6 +249,9 @@ class Overlay final {
   Overlay(Options options, Ledger& ledger, Observer& observer);
   Status open_layer();
   Status set_up_root(bool fresh);
+  Status open_frozen_layers();
+  Status stand_on_frozen(std::uint32_t layer, std::uint64_t new_root_inode);
+  void note_frozen(Node& node, std::uint32_t layer);
   Status count_usage();
   Status keep_apart(int lower, int layer);
 
@@ -263,6 +283,31 @@ class Overlay final {
   Status follow_lower(Node& node, Node& dir, const std::string& name);
   bool has_whiteout_row(Node& dir, const std::string& name) const;
 
+  // frozen.cc
+  struct Parts {
+    std::vector<std::uint32_t> layers;  // the newest first
+    bool cut = false;                   // nothing of lower shows
+  };
+  Result<const FrozenDirectory*> frozen_names(Node& dir);
+  Result<std::optional<LowerStat>> frozen_at(Node& dir, const std::string& name);
+  Result<std::optional<LowerStat>> below_at(Node& dir, const std::string& name);
+  Result<Parts> parts_of(Node& dir, const std::string& name);
+  Result<Found> adopt_frozen(Node& dir, const std::string& name, const LowerStat& frozen,
+                             const std::string& path);
+  // The directory that holds the first name of a node that is own(), where that lies.
+  Result<DirRef> own_dir(Node& node) {
+    Node& parent = *node.names.front().parent;
+    return node.upper ? dirs_->upper(parent) : dirs_->frozen(parent, node.frozen);
+  }
+  Result<DirRef> below_dir(Node& parent, std::uint32_t layer);
+  static bool is_object_of(const Node& node, const LowerStat& found);
+  Status thaw(OpenFile& file);
+  Status copy_without_name(Node& node);
+  using MakeStaged = std::function<Result<os::UniqueFd>(const std::string& staged)>;
+  Status copy_from(Node& node, LowerStat frozen, bool must_link, const MakeStaged& make);
+  Result<os::UniqueFd> stage_copy(int from, off_t size, const std::string& staged);
+  Status move_handles(Node& node, int copy);
+
   // copy_up.cc
   Status writable() const;
   Status copy_up(Node& node, Data data = Data::kContent);
@@ -282,18 +327,23 @@ class Overlay final {
   // extended.cc
   Result<os::UniqueFd> open_for_attributes(Node& node, bool changes);
   void charge_attributes(Node& node, int fd, std::uint64_t before, std::uint64_t reserved);
+  Status make_own(Node& node);
+  Status copy_attributes_from(int from, const std::string& staged);
   Status copy_attributes(const Node& node, int lower_dir, const std::string& name,
                          const std::string& staged);
 
   // links.cc
   Status load_links();
-  Result<bool> covers_lower(const std::string& path);
+  Result<bool> covers_lower(const std::string& path, std::uint64_t inode);
+  bool has_more_names(const LowerStat& below);
+  std::uint64_t names_of(const LowerStat& below) const;
+  Status renew_copy(const LowerIdentity& origin);
   bool may_share(const LowerStat& lower, const policy::FsDecision& decision) const;
   Result<Found> join_copy(Node& dir, const std::string& name, const LowerStat& lower,
                           const std::string& path);
   Result<struct stat> give_name(Node& dir, const std::string& name, const LowerStat& lower,
                                 const std::string& path);
-  void give_all_names(Node& node);
+  void give_all_names(Node& node, const LowerIdentity& origin);
   Status record_lower(Node& dir, const std::string& name, const LowerStat& lower,
                       const std::string& path);
 
@@ -337,6 +387,8 @@ class Overlay final {
   // listing.cc
   // Calls `visit` until it says false.
   using VisitEntry = std::function<Result<bool>(ListedEntry&& entry)>;
+  Result<bool> visit_frozen(Node& dir, std::unordered_set<std::string>& seen,
+                            const VisitEntry& visit);
   Status for_each_raw(Node& dir, const VisitEntry& visit);
   Result<std::vector<ListedEntry>> list_raw(Node& dir);
   Result<os::UniqueFd> open_upper_directory(Node& dir);
@@ -364,6 +416,10 @@ class Overlay final {
   InodeNumbers numbers_;
   LinkIndex links_;
   std::unique_ptr<DirCache> dirs_;
+  FrozenNames frozen_names_;
+  std::vector<os::UniqueFd> frozen_roots_;    // readable, the newest first
+  std::vector<std::uint32_t> frozen_layers_;  // their numbers
+  std::optional<layer::Freeze> freeze_;
   os::UniqueFd work_;
   os::UniqueFd whiteout_;    // O_PATH: the last one that was made
   os::UniqueFd upper_root_;  // readable, for statfs and syncs

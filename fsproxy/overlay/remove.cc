@@ -93,8 +93,11 @@ Status Overlay::mark_opaque(Node& dir) {
       it = whiteout_rows_.erase(it);
     }
   }
-  dir.merged = false;
   dirs_->drop(DirCache::Tree::kLower, dir.id);
+  for (const std::uint32_t layer : dir.parts) dirs_->drop_frozen(layer, dir.id);
+  dir.merged = false;
+  dir.parts.clear();
+  frozen_names_.drop(dir.id);
   return {};
 }
 
@@ -142,7 +145,7 @@ Result<Overlay::Removal> Overlay::begin_removal(Node& parent, const std::string&
   TRY_ASSIGN(removal.dir, dirs_->upper(parent));
   std::optional<LowerStat> lower = found.lower;
   if (!lower) {
-    TRY_ASSIGN(lower, lower_at(parent, name));
+    TRY_ASSIGN(lower, below_at(parent, name));
   }
   removal.over_lower = lower.has_value();
   if (lower) {

@@ -126,9 +126,9 @@ Status Overlay::prepare_move(Move& move) {
   TRY(source.is_dir() ? copy_up_tree(source) : copy_up(source));
   if (move.exchange) TRY(swaps_directory ? copy_up_tree(*move.target) : copy_up(*move.target));
 
-  TRY_ASSIGN(const auto lower_source, lower_at(*move.from_dir, move.from_name));
+  TRY_ASSIGN(const auto lower_source, below_at(*move.from_dir, move.from_name));
   move.lower_at_source = lower_source.has_value();
-  TRY_ASSIGN(const auto lower_target, lower_at(*move.to_dir, move.to_name));
+  TRY_ASSIGN(const auto lower_target, below_at(*move.to_dir, move.to_name));
   move.lower_at_target = lower_target.has_value();
 
   TRY(records_->begin());
@@ -147,8 +147,8 @@ Status Overlay::prepare_move(Move& move) {
   TRY(recorded);
 
   // Where lower has, or may get, a directory, nothing of it must show through.
-  if (source.is_dir() && move.to_dir->merged) TRY(mark_opaque(source));
-  if (swaps_directory && move.from_dir->merged) TRY(mark_opaque(*move.target));
+  if (source.is_dir() && move.to_dir->stacked()) TRY(mark_opaque(source));
+  if (swaps_directory && move.from_dir->stacked()) TRY(mark_opaque(*move.target));
   return {};
 }
 

@@ -20,7 +20,7 @@ Result<Overlay::Created> Overlay::create_unnamed(NodeId parent, mode_t mode, int
   }
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return Error::from_errno("create: stat");
-  TRY(numbers_.forget(st.st_ino));
+  TRY(numbers_.born(st.st_ino));
   Node& node = nodes_.create_unnamed(st.st_mode);
   nodes_.set_upper(node, st.st_ino);
   node.shown_inode = numbers_.shown(st.st_ino);

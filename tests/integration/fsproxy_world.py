@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 
@@ -201,6 +202,22 @@ class World:
         return self.start()
 
     # --- looking
+    def frozen_layers(self):
+        """The directories of the frozen layers that upper stands on, the newest first."""
+        db = sqlite3.connect(self.layer / "meta")
+        try:
+            parents = dict(db.execute("SELECT layer, parent FROM checkpoint"))
+            at = dict(db.execute("SELECT key, value FROM layer"))["parent"]
+        except (sqlite3.OperationalError, KeyError):
+            return []
+        finally:
+            db.close()
+        out = []
+        while at:
+            out.append(f"{self.layer}/layers/{at}/upper")
+            at = parents[at]
+        return out
+
     def events(self):
         path = self.root / "events.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -257,7 +274,8 @@ class KernelOverlay:
 
     def __enter__(self):
         self.target.mkdir(exist_ok=True)
-        mount("overlay", self.target, "overlay", 1, f"lowerdir={self.world.layer}/upper:{self.world.lower}")
+        layers = [f"{self.world.layer}/upper", *self.world.frozen_layers(), str(self.world.lower)]
+        mount("overlay", self.target, "overlay", 1, "lowerdir=" + ":".join(layers))
         return self.target
 
     def __exit__(self, *_):

@@ -14,6 +14,8 @@
 #include <map>
 
 #include "common/base/sha256.h"
+#include "common/layer/layer_stack.h"
+#include "common/layer/squash.h"
 #include "common/os/files.h"
 #include "fsproxy/overlay/overlay.h"
 #include "tests/unit/fsproxy/fault_calls.h"
@@ -36,7 +38,10 @@ class Silent final : public Observer {
 // A view of the layer in a directory.
 class View final {
  public:
-  explicit View(const fs::path& at) : ledger_(1ULL << 34U, 100000) {
+  explicit View(const fs::path& at) : at_(at), ledger_(1ULL << 34U, 100000) { open(); }
+
+  void open() {
+    const fs::path& at = at_;
     Options options;
     options.lower = (at / "lower").string();
     options.layer = (at / "layer").string();
@@ -48,6 +53,25 @@ class View final {
     auto opened = Overlay::open(std::move(options), ledger_, silent_);
     if (!opened.ok()) throw std::runtime_error(opened.error().message());
     view_ = std::move(opened).value();
+  }
+
+  // Works on the layer while no view of it is open.
+  Status offline(const std::function<Status(const fs::path&, layer::MetaStore&)>& work) {
+    view_.reset();
+    const Status done = [&]() -> Status {
+      TRY_ASSIGN(layer::MetaStore meta, layer::MetaStore::open(at_ / "layer/meta", 0));
+      TRY(layer::recover_layers(at_ / "layer", meta));
+      return work(at_ / "layer", meta);
+    }();
+    open();
+    return done;
+  }
+  Status freeze() {
+    layer::Checkpoint checkpoint;
+    checkpoint.id = "c" + std::to_string(++frozen_);
+    TRY(view_->prepare_freeze());
+    TRY(view_->exchange_upper());
+    return view_->commit_freeze(checkpoint);
   }
 
   Overlay& operator*() { return *view_; }
@@ -116,6 +140,8 @@ class View final {
     return out + " size " + std::to_string(got.value()) + " " + to_hex(sha256(content));
   }
 
+  fs::path at_;
+  int frozen_ = 0;
   Silent silent_;
   Ledger ledger_;
   std::unique_ptr<Overlay> view_;
@@ -299,6 +325,47 @@ std::vector<Operation> operations() {
   add("exchange files", nothing, rename("dir", "one", "", "file", 2));
   add("exchange a file and a directory", nothing, rename("", "small", "", "file", 2));
   add("exchange directories", mine, rename("", "dir", "", "mydir", 2));
+  const auto frozen = [mine](View& v) {
+    mine(v);
+    v.write("dir/sub/two", "new", O_WRONLY);
+    v.write("h1", "ONE", O_WRONLY);
+    (void)v->unlink(v.id("dir"), "one").ok();
+    (void)v->link(v.id("mine"), v.id("mydir"), "linked").ok();
+    (void)v.freeze().ok();
+  };
+  const auto twice = [frozen](View& v) {
+    frozen(v);
+    v.write("mine", "two", O_WRONLY);
+    (void)v->unlink(v.id("mydir"), "linked").ok();
+    v.write("file", "two", O_WRONLY);
+    (void)v.freeze().ok();
+    v.write("dir/sub/two", "three", O_WRONLY);
+  };
+  const auto freeze = [](View& v) { return v.freeze(); };
+  add("checkpoint", mine, freeze);
+  add("checkpoint again", twice, freeze);
+  add("copy up a frozen file", frozen, open_for_writing("mine", O_WRONLY));
+  add("copy up a frozen copy of several names", frozen, open_for_writing("h1", O_WRONLY));
+  add("ask for a lower name of a frozen copy", frozen, [](View& v) -> Status {
+    (void)v.id("dir/h3");
+    return {};
+  });
+  add("delete a frozen file", frozen, unlink("", "mine"));
+  add("rename a frozen directory", frozen, rename("", "mydir", "dir", "moved", 0));
+  add("squash", twice, [](View& v) {
+    return v.offline([](const fs::path& layer, layer::MetaStore& meta) -> Status {
+      TRY(layer::squash_layers(layer, meta));
+      return {};
+    });
+  });
+  add("roll back", twice, [](View& v) {
+    return v.offline([](const fs::path& layer, layer::MetaStore& meta) -> Status {
+      TRY_ASSIGN(layer::Freeze rollback, layer::Freeze::prepare(layer, meta));
+      TRY(rollback.exchange());
+      TRY(rollback.commit_rollback("c1"));
+      return layer::recover_layers(layer, meta);
+    });
+  });
   return all;
 }
 
