@@ -39,6 +39,7 @@ struct PlanRequest {
   std::vector<std::string> argv;
   bool interactive = false;
   bool terminal = false;
+  bool keep = false;  // -d: a command is not needed
   std::vector<std::string> notes;
 };
 

@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t kServiceOffset = 65536;  // the id after those that are mapped inside
-
 // The sandbox brings these itself; nothing is mounted at or above them.
 constexpr std::array kReserved = {"/proc", "/sys",  "/dev", "/etc", "/usr",
                                   "/bin",  "/sbin", "/lib", "/run", "/tmp"};
@@ -283,8 +281,7 @@ Status plan_engine(const PlanRequest& request, const HostFacts& facts, Plan* pla
   plan->ids.inside_gid = facts.gid;
   if (facts.uid == 0) {
     if (!request.id_range) return Error("no range of user ids was chosen");
-    plan->ids.range_base = request.id_range;
-    plan->ids.service_uid = *request.id_range + kServiceOffset;
+    plan->ids.take_range(*request.id_range);
   }
   if (m.engine == "native") {
     add_line(plan, "engine",
@@ -372,7 +369,7 @@ Manifest effective_manifest(const PlanRequest& request) {
 }
 
 Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
-  if (request.argv.empty()) return Error("no command; say: cofferdam run -- CMD");
+  if (request.argv.empty() && !request.keep) return Error("no command; say: cofferdam run -- CMD");
   TRY(check_required(facts, request.manifest));
   if (facts.home.empty() || facts.home == "/" ||
       fs::path(facts.home).lexically_normal() != facts.home) {
@@ -392,6 +389,7 @@ Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
   plan.argv = request.argv;
   plan.interactive = request.interactive;
   plan.terminal = request.terminal;
+  plan.keep = request.keep;
   add_line(&plan, "manifest", request.manifest_source + ", " + plan.manifest_digest);
   add_identity_line(request.manifest, &plan);
   TRY(plan_engine(request, facts, &plan));

@@ -34,6 +34,13 @@ struct IdPlan {
   std::uint32_t inside_uid = 0;  // what the workload sees as its own: the caller's
   std::uint32_t inside_gid = 0;
   std::uint32_t service_uid = 0;  // egressproxy's, when started by root; unused otherwise
+
+  // Started by root: an unused range of 65537 ids, the last one for egressproxy.
+  void take_range(std::uint32_t base) {
+    constexpr std::uint32_t kMappedInside = 65536;
+    range_base = base;
+    service_uid = base + kMappedInside;
+  }
 };
 
 struct LimitsPlan {
@@ -45,6 +52,7 @@ struct LimitsPlan {
   std::uint64_t tmp_bytes = 1ULL << 30U;
   bool tmp_exec = true;
   std::uint64_t shm_bytes = 64ULL << 20U;
+  std::optional<std::uint64_t> output_bytes;  // of stdout and stderr together
 };
 
 struct DockerPlan {
@@ -93,8 +101,10 @@ struct Plan {
   IdPlan ids;
   LimitsPlan limits;
   std::optional<DockerPlan> docker;
-  bool interactive = false;  // -i
-  bool terminal = false;     // -t
+  bool interactive = false;     // -i
+  bool terminal = false;        // -t
+  bool keep = false;            // -d: lives until it is stopped, also without a command
+  Json trace = Json::object();  // docs/events.md: the trace keys of an operation
   std::vector<PlanLine> lines;
 };
 

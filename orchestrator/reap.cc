@@ -108,6 +108,18 @@ Reaped undo_resources(const SandboxRecord& record) {
   return reaped;
 }
 
+Reaped reap_one(OwnedSandbox* sandbox) {
+  Reaped reaped = undo_resources(sandbox->record);
+  record_event(sandbox->record, reaped);
+  if (!reaped.failed.empty()) return reaped;
+  sandbox->record.resources = Json::object();
+  sandbox->record.message = "its supervisor died; what it left was removed";
+  if (Status saved = sandbox->set_state(SandboxState::kFailed); !saved.ok()) {
+    reaped.failed.push_back(saved.error().message());
+  }
+  return reaped;
+}
+
 Result<std::vector<Reaped>> reap_orphans(const SandboxStore& store) {
   TRY_ASSIGN(const std::vector<SandboxRecord> records, store.list());
   std::vector<Reaped> out;
@@ -116,16 +128,7 @@ Result<std::vector<Reaped>> reap_orphans(const SandboxStore& store) {
     auto owned = store.try_own(record);
     if (!owned.ok() || !*owned || (**owned).record.ended_for_good()) continue;
     OwnedSandbox sandbox = std::move(**owned);
-    Reaped reaped = undo_resources(sandbox.record);
-    record_event(sandbox.record, reaped);
-    if (reaped.failed.empty()) {
-      sandbox.record.resources = Json::object();
-      sandbox.record.message = "its supervisor died; what it left was removed";
-      if (Status saved = sandbox.set_state(SandboxState::kFailed); !saved.ok()) {
-        reaped.failed.push_back(saved.error().message());
-      }
-    }
-    out.push_back(std::move(reaped));
+    out.push_back(reap_one(&sandbox));
   }
   TRY_ASSIGN(const auto strays, docker::remove_stray_containers(store));
   for (const std::string& name : strays) out.push_back({name, name, {"containers " + name}, {}});

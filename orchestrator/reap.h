@@ -21,6 +21,9 @@ struct Reaped {
 // creations and removals go too.
 Result<std::vector<Reaped>> reap_orphans(const SandboxStore& store);
 
+// One orphan whose lock the caller has: its remains are removed, and it has failed.
+Reaped reap_one(OwnedSandbox* sandbox);
+
 // Undoes record.resources: {"containers": [NAME], "mounts": [PATH], "cgroups":
 // [DIRECTORY], "directories": [PATH]}, in this order. What is gone already is fine.
 Reaped undo_resources(const SandboxRecord& record);

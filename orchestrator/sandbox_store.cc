@@ -14,6 +14,7 @@
 
 #include "common/base/text_time.h"
 #include "common/os/files.h"
+#include "common/os/process_identity.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -115,19 +116,13 @@ Result<SandboxRecord> load(const fs::path& directory) {
   return record;
 }
 
-Result<std::uint64_t> own_start_ticks() {
-  TRY_ASSIGN(const std::string stat, os::read_file("/proc/self/stat", 65536));
-  // Field 2 is the name in parentheses and may hold anything; fields are counted after it.
-  std::size_t at = stat.rfind(')');
-  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
-  if (at == std::string::npos) return Error("/proc/self/stat: too short");
-  return std::strtoull(stat.c_str() + at, nullptr, 10);
-}
-
-Result<std::string> boot_id() {
-  TRY_ASSIGN(std::string text, os::read_file("/proc/sys/kernel/random/boot_id", 4096));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+// This process is the one that the sandbox belongs to.
+Status name_supervisor(SandboxRecord* record) {
+  TRY_ASSIGN(record->supervisor_start_ticks, os::start_ticks(::getpid()));
+  TRY_ASSIGN(record->boot_id, os::boot_id());
+  record->uid = ::getuid();
+  record->supervisor_pid = ::getpid();
+  return {};
 }
 
 Status make_layer(const fs::path& directory) {
@@ -178,6 +173,18 @@ Status OwnedSandbox::set_state(SandboxState state) {
   }
   record.state = state;
   if (record.ended_for_good() && record.ended.empty()) record.ended = now_rfc3339();
+  return save();
+}
+
+Status OwnedSandbox::begin_again() {
+  if (!record.ended_for_good()) {
+    return Error("sandbox " + record.id + " has not ended");
+  }
+  TRY(name_supervisor(&record));
+  record.state = SandboxState::kPending;
+  record.ended.clear();
+  record.message.clear();
+  record.exit_status.reset();
   return save();
 }
 
@@ -278,6 +285,10 @@ Result<SandboxRecord> SandboxStore::find(std::string_view selector,
   return *found;
 }
 
+Result<SandboxRecord> SandboxStore::reload(const SandboxRecord& record) const {
+  return load(record.directory);
+}
+
 Result<OwnedSandbox> SandboxStore::create(SandboxRecord record) const {
   if (record.id.empty()) {
     TRY_ASSIGN(record.id, make_sandbox_id());
@@ -303,17 +314,9 @@ Result<OwnedSandbox> SandboxStore::create(SandboxRecord record) const {
   for (const fs::path& layer : {temporary, temporary / "home"}) {
     if (Status made = make_layer(layer); !made.ok()) return give_up(made.error());
   }
-  auto ticks = own_start_ticks();
-  if (!ticks.ok()) return give_up(ticks.error());
-  auto boot = boot_id();
-  if (!boot.ok()) return give_up(boot.error());
-
+  if (Status named = name_supervisor(&record); !named.ok()) return give_up(named.error());
   record.state = SandboxState::kPending;
   record.created = now_rfc3339();
-  record.uid = ::getuid();
-  record.supervisor_pid = ::getpid();
-  record.supervisor_start_ticks = *ticks;
-  record.boot_id = std::move(boot).value();
   record.directory = temporary;
   OwnedSandbox sandbox(std::move(record), std::move(**lock));
   if (Status saved = sandbox.save(); !saved.ok()) return give_up(saved.error());

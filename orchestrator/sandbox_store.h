@@ -20,6 +20,8 @@ namespace cofferdam::orchestrator {
 
 // egressproxy's control socket in a sandbox's directory.
 inline constexpr const char* kEgressControlName = "control";
+// The supervisor's socket in it, for further commands (engine/operation_messages.h).
+inline constexpr const char* kOperationsName = "operations";
 
 enum class SandboxState : std::uint8_t { kPending, kRunning, kStopping, kTerminated, kFailed };
 std::string_view to_text(SandboxState state);
@@ -57,6 +59,8 @@ struct SandboxRecord {
   std::filesystem::path fs_policy() const { return directory / "fs.json"; }
   std::filesystem::path egress_policy() const { return directory / "egress.json"; }
   std::filesystem::path grants() const { return directory / "grants.json"; }
+  // What the commands of a detached sandbox print.
+  std::filesystem::path output() const { return directory / "output"; }
   bool ended_for_good() const {
     return state == SandboxState::kTerminated || state == SandboxState::kFailed;
   }
@@ -71,6 +75,8 @@ class OwnedSandbox final {
   // Writes state.json atomically; only legal transitions (pending → running → stopping →
   // terminated | failed, and any → failed).
   Status set_state(SandboxState state);
+  // An ended sandbox whose namespaces are made again over its layers: pending, and this process's.
+  Status begin_again();
   Status save() const;
 
  private:
@@ -91,6 +97,8 @@ class SandboxStore final {
   // `workspace` when it has one, else the newest).
   Result<SandboxRecord> find(std::string_view selector,
                              const std::filesystem::path& workspace) const;
+  // The same sandbox as it is now; ENOENT when it was removed.
+  Result<SandboxRecord> reload(const SandboxRecord& record) const;
   // Makes the directory with the layers of workspace and HOME, owned by this process. The id is
   // made where it is empty; a name that is empty is the id.
   Result<OwnedSandbox> create(SandboxRecord record) const;

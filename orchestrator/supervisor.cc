@@ -57,7 +57,8 @@ int RunOutcome::exit_status() const {
   return 125;
 }
 
-Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events) {
+Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events,
+                             const std::function<void()>& running) {
   // A terminal that is resized, or a reader that goes away, is no wish to stop the start.
   TRY_ASSIGN(const os::SignalFd stops, os::SignalFd::create({SIGINT, SIGTERM, SIGHUP, SIGQUIT}));
   TRY_ASSIGN(const os::SignalFd signals,
@@ -72,7 +73,7 @@ Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::Event
     return interrupted_by(stops.next().value_or(SIGTERM));
   }
   TRY(sandbox.set_state(SandboxState::kRunning));
-  auto outcome = run_workload(plan, sandbox, *engine_events, *engine, signals);
+  auto outcome = run_workload(plan, sandbox, *engine_events, *engine, signals, running);
   for (const std::string& limit : engine->limit_hits()) {
     (void)engine_events->write("limit", {{"limit", limit}}).ok();
   }

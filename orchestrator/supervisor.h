@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/base/result.h"
@@ -32,7 +33,9 @@ struct RunOutcome {
   int exit_status() const;
 };
 
-// Errors are those of the start, after everything that was started has been undone.
-Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events);
+// Errors are those of the start, after everything that was started has been undone. `running` is
+// called once, when the workload has been started and further commands are taken.
+Result<RunOutcome> supervise(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events,
+                             const std::function<void()>& running = {});
 
 }  // namespace cofferdam::orchestrator

@@ -109,10 +109,13 @@ Result<UniqueFd> open_directory(const std::filesystem::path& directory) {
 
 }  // namespace
 
-Result<UniqueFd> listen_unix(const std::filesystem::path& directory, std::string_view name) {
+namespace {
+
+Result<UniqueFd> listen_as(int type, const std::filesystem::path& directory,
+                           std::string_view name) {
   TRY_ASSIGN(const UniqueFd parent, open_directory(directory));
   TRY_ASSIGN(const sockaddr_un address, address_in(parent, name));
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   if (!fd) return Error::from_errno("socket");
   // Before bind(2), which gives the name the socket's own mode (unix(7)).
   if (::fchmod(fd.get(), 0600) != 0) return Error::from_errno("fchmod");
@@ -123,10 +126,24 @@ Result<UniqueFd> listen_unix(const std::filesystem::path& directory, std::string
   return fd;
 }
 
-Result<UniqueFd> connect_unix(const std::filesystem::path& directory, std::string_view name,
-                              std::chrono::milliseconds patience) {
+Status connect_to(const UniqueFd& fd, const std::filesystem::path& directory,
+                  std::string_view name) {
   TRY_ASSIGN(const UniqueFd parent, open_directory(directory));
   TRY_ASSIGN(const sockaddr_un address, address_in(parent, name));
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return Error::from_errno((directory / name).string());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<UniqueFd> listen_unix(const std::filesystem::path& directory, std::string_view name) {
+  return listen_as(SOCK_STREAM, directory, name);
+}
+
+Result<UniqueFd> connect_unix(const std::filesystem::path& directory, std::string_view name,
+                              std::chrono::milliseconds patience) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return Error::from_errno("socket");
   timeval limit{};
@@ -137,9 +154,26 @@ Result<UniqueFd> connect_unix(const std::filesystem::path& directory, std::strin
       return Error::from_errno("setsockopt");
     }
   }
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return Error::from_errno((directory / name).string());
-  }
+  TRY(connect_to(fd, directory, name));
+  return fd;
+}
+
+Result<UniqueFd> listen_unix_packets(const std::filesystem::path& directory,
+                                     std::string_view name) {
+  return listen_as(SOCK_SEQPACKET | SOCK_NONBLOCK, directory, name);
+}
+
+Result<UniqueFd> connect_unix_packets(const std::filesystem::path& directory,
+                                      std::string_view name) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd) return Error::from_errno("socket");
+  TRY(connect_to(fd, directory, name));
+  return fd;
+}
+
+Result<UniqueFd> accept_packets(int listener) {
+  UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd) return Error::from_errno("accept");
   return fd;
 }
 

@@ -44,6 +44,12 @@ bool is_listening_unix(int fd);
 Result<UniqueFd> listen_unix(const std::filesystem::path& directory, std::string_view name);
 Result<UniqueFd> connect_unix(const std::filesystem::path& directory, std::string_view name,
                               std::chrono::milliseconds patience);
+// The same for packets (SOCK_SEQPACKET, fd_passing.h). The listening socket and what accept_packets
+// gives never block; EAGAIN when nobody waits.
+Result<UniqueFd> listen_unix_packets(const std::filesystem::path& directory, std::string_view name);
+Result<UniqueFd> connect_unix_packets(const std::filesystem::path& directory,
+                                      std::string_view name);
+Result<UniqueFd> accept_packets(int listener);
 // Who connected this Unix socket (SO_PEERCRED, unix(7)), as this user namespace knows it.
 Result<std::uint32_t> peer_uid(int fd);
 

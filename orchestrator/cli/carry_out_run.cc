@@ -1,104 +1,25 @@
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "common/base/escape.h"
-#include "common/log/event_log.h"
-#include "common/os/files.h"
 #include "common/os/terminal.h"
 #include "orchestrator/changes/changes.h"
 #include "orchestrator/changes/journal.h"
 #include "orchestrator/cli/review.h"
 #include "orchestrator/cli/run.h"
+#include "orchestrator/cli/supervised.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/engine/operation_messages.h"
 #include "orchestrator/event_reader.h"
 #include "orchestrator/summary.h"
-#include "orchestrator/supervisor.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-constexpr std::array<const char*, 7> kEndings = {
-    "exited", "signalled", "timed_out", "not_found", "cannot_run", "interrupted", "broken"};
-
-Result<OwnedSandbox> create_sandbox(const SandboxStore& store, const PreparedRun& run) {
-  const Plan& plan = run.plan;
-  SandboxRecord record;
-  record.id = plan.sandbox_id;
-  record.name = plan.sandbox_name;
-  record.workspace = plan.workspace;
-  record.engine = plan.engine;
-  record.manifest = plan.manifest_digest;
-  record.argv = plan.argv;
-  if (plan.ids.range_base) record.resources["id_range"] = *plan.ids.range_base;
-  TRY_ASSIGN(OwnedSandbox sandbox, store.create(std::move(record)));
-  for (const MountPlan& mount : plan.mounts) {
-    if (!mount.layer) continue;
-    for (const char* part : {"upper", "work"}) {
-      TRY(os::make_directories(std::filesystem::path(*mount.layer) / part));
-    }
-  }
-  TRY(os::write_file_atomic(sandbox.record.directory / "manifest.json",
-                            canonical_json(stored_manifest_json(run.manifest)) + "\n"));
-  return sandbox;
-}
-
-Status record_start(log::EventLog* events, const PreparedRun& run) {
-  const Plan& plan = run.plan;
-  TRY(events->write("run_started", {{"engine", plan.engine},
-                                    {"workspace", plan.workspace},
-                                    {"program", plan.argv.front()},
-                                    {"sandbox.profile", run.manifest.mode},
-                                    {"filesystem.write",
-                                     run.manifest.mode == "read-only" ? "none" : "copy_on_write"},
-                                    {"network.mode", run.manifest.network_mode},
-                                    {"env.inherit", run.manifest.env_inherit}}));
-  for (const SecretPlan& secret : plan.secrets) {
-    TRY(events->write("secret_given", {{"name", secret.name},
-                                       {"as", secret.as_file ? "file" : "variable"},
-                                       {"commands", secret.commands}}));
-  }
-  for (const ExtraMount& mount : run.manifest.mounts) {
-    TRY(events->write(
-        "mount_added",
-        {{"source", mount.source},
-         {"path", mount.target},
-         {"mode", mount.cow ? "cow" : "read-only"},
-         {"classification", mount.classification.empty() ? Json() : Json(mount.classification)}}));
-  }
-  for (const Json& rule : plan.egress_policy.at("rules")) {
-    TRY(events->write(
-        "rule_added",
-        {{"rule_id", rule.at("id")}, {"text", rule.at("rule")}, {"source", rule.at("source")}}));
-  }
-  return {};
-}
-
-// However the supervisor left it, the sandbox has ended now.
-Status finish_record(OwnedSandbox* sandbox, const RunOutcome& outcome) {
-  sandbox->record.exit_status = outcome.exit_status();
-  sandbox->record.message = outcome.message;
-  // What an engine could not remove stays recorded, for `rm`.
-  for (const char* key : {"id_range", "cgroups"}) sandbox->record.resources.erase(key);
-  if (sandbox->record.ended_for_good()) return sandbox->save();
-  if (outcome.ending == Ending::kBroken) return sandbox->set_state(SandboxState::kFailed);
-  for (const SandboxState next :
-       {SandboxState::kRunning, SandboxState::kStopping, SandboxState::kTerminated}) {
-    if (static_cast<int>(next) > static_cast<int>(sandbox->record.state)) {
-      TRY(sandbox->set_state(next));
-    }
-  }
-  return {};
-}
 
 struct Review {
   Summary summary;
@@ -146,7 +67,7 @@ void print_summary(const OwnedSandbox& sandbox, const RunOutcome& outcome, const
   const std::string& id = sandbox.record.id;
   if (!outcome.message.empty()) (void)fail(outcome.message);
   note("sandbox " + sandbox.record.name + (sandbox.record.name == id ? "" : " (" + id + ")") +
-       ": " + kEndings[static_cast<std::size_t>(outcome.ending)] + ", status " +
+       ": " + std::string(to_text(outcome.ending)) + ", status " +
        std::to_string(outcome.exit_status()));
   for (const std::string& line : review.summary.lines()) note(line);
   if (!review.changes_error.empty()) {
@@ -165,7 +86,7 @@ void print_summary_json(const OwnedSandbox& sandbox, const RunOutcome& outcome,
   Json json = review.summary.to_json();
   json["sandbox"] = sandbox.record.id;
   json["name"] = sandbox.record.name;
-  json["ending"] = kEndings[static_cast<std::size_t>(outcome.ending)];
+  json["ending"] = to_text(outcome.ending);
   json["exit_status"] = outcome.exit_status();
   json["message"] = outcome.message;
   json["ignored"] = review.ignored;
@@ -235,37 +156,7 @@ int carry_out_run(const Context& context, const RunOptions& options, const Sandb
   auto created = create_sandbox(store, run);
   if (!created.ok()) return fail(created.error());
   OwnedSandbox sandbox = std::move(created).value();
-  auto fd = os::open_file(sandbox.record.events(), O_WRONLY | O_APPEND | O_CREAT);
-  if (!fd.ok()) return fail(fd.error());
-  std::optional<log::EventLog> events;
-  events.emplace(std::move(fd).value(),
-                 log::EventContext{run.plan.sandbox_id, run.plan.operation_id,
-                                   run.plan.manifest_digest, "supervisor"});
-  const auto begin = Clock::now();
-  RunOutcome outcome;
-  if (Status started = record_start(&*events, run); !started.ok()) {
-    outcome.message = started.error().message();
-  } else {
-    auto supervised = supervise(run.plan, sandbox, *events);
-    if (supervised.ok()) {
-      outcome = std::move(supervised).value();
-    } else {
-      outcome.message = supervised.error().message();
-    }
-  }
-  const auto duration =
-      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
-  Status ended =
-      events->write("run_ended", {{"ending", kEndings[static_cast<std::size_t>(outcome.ending)]},
-                                  {"status", outcome.status},
-                                  {"exit_status", outcome.exit_status()},
-                                  {"message", outcome.message},
-                                  {"duration_ms", duration}});
-  if (!ended.ok()) note("the events: " + ended.error().message());
-  events.reset();  // suppressed counts are written before the file is read
-  if (Status finished = finish_record(&sandbox, outcome); !finished.ok())
-    note(finished.error().message());
-
+  const RunOutcome outcome = run_in_sandbox(&sandbox, run.plan, run_operation(run));
   Review reviewed = review(sandbox, run.plan);
   if (options.json) {
     print_summary_json(sandbox, outcome, reviewed);

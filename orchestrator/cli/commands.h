@@ -34,6 +34,9 @@ int fail(const Error& error);
 Result<SandboxRecord> find_sandbox(const Context& context, std::string_view selector);
 
 void add_run(CLI::App& app, Context& context);
+void add_exec(CLI::App& app, Context& context);
+void add_stop(CLI::App& app, Context& context);
+void add_prune(CLI::App& app, Context& context);
 void add_ps(CLI::App& app, Context& context);
 void add_log(CLI::App& app, Context& context);
 void add_why(CLI::App& app, Context& context);

@@ -11,9 +11,6 @@ struct Later {
   const char* description;
 };
 constexpr std::array kLater = {
-    Later{"exec", "Run a further command in a sandbox"},
-    Later{"stop", "Stop sandboxes"},
-    Later{"prune", "Remove old sandboxes"},
     Later{"top", "Watch sandboxes"},
     Later{"checkpoint", "Keep the state of a sandbox"},
     Later{"rollback", "Go back to a checkpoint"},

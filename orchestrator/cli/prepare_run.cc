@@ -62,6 +62,8 @@ Status put_list(Json* into, const char* flag, const char* key,
   return {};
 }
 
+}  // namespace
+
 Status carry_variable(const std::string& text, std::map<std::string, std::string>* carried) {
   const std::size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
@@ -77,6 +79,8 @@ Status carry_variable(const std::string& text, std::map<std::string, std::string
   (*carried)[name] = std::move(value);
   return {};
 }
+
+namespace {
 
 std::map<std::string, std::string> own_environment() {
   std::map<std::string, std::string> out;
@@ -109,6 +113,8 @@ std::vector<std::string> system_path() {
   return out;
 }
 
+}  // namespace
+
 // The id ranges of sandboxes that have not ended: another one must not get them.
 Result<std::vector<std::uint32_t>> live_ranges(const SandboxStore& store) {
   std::vector<std::uint32_t> out;
@@ -120,6 +126,8 @@ Result<std::vector<std::uint32_t>> live_ranges(const SandboxStore& store) {
   }
   return out;
 }
+
+namespace {
 
 Result<LoadedManifest> load(const RunOptions& options, const SandboxStore& store,
                             const fs::path& workspace, const Context& context) {
@@ -237,9 +245,10 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
   }
   if (loaded.organisation) TRY(narrow_additions(*loaded.organisation, &request));
   for (const std::string& taken : request.manifest.narrowed) request.notes.push_back(taken);
-  TRY_ASSIGN(request.secrets,
-             read_secrets(request.manifest.secrets,
-                          {{context.command.front()}, options.detach, request.workspace.path}));
+  std::vector<std::string> programs;
+  if (!context.command.empty()) programs.push_back(context.command.front());
+  TRY_ASSIGN(request.secrets, read_secrets(request.manifest.secrets,
+                                           {programs, options.detach, request.workspace.path}));
   request.tracked = tracked_paths(request.workspace);
   std::error_code code;
   request.opt_exists = fs::is_directory(fs::symlink_status("/opt", code));
@@ -248,11 +257,17 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
   request.argv = context.command;
   request.interactive = options.interactive;
   request.terminal = options.terminal;
+  request.keep = options.detach;
 
   PreparedRun run;
   TRY_ASSIGN(run.plan, make_plan(request, facts));
   run.manifest = effective_manifest(request);
   run.secret_env = request.carried_env;
+  run.plan.trace = {
+      {"sandbox.profile", run.manifest.mode},
+      {"filesystem.write", run.manifest.mode == "read-only" ? "none" : "copy_on_write"},
+      {"network.mode", run.manifest.network_mode},
+      {"env.inherit", run.manifest.env_inherit}};
   return run;
 }
 

@@ -12,7 +12,12 @@ namespace {
 
 Status refuse_later(const RunOptions& options) {
   const auto later = [](const std::string& what) { return Error(what + ": not in this version"); };
-  if (options.detach) return later("run -d");
+  if (options.detach && (options.interactive || options.terminal)) {
+    return Error("run -d: nobody is there to type; start it, then: cofferdam exec -it S -- CMD");
+  }
+  if (options.detach && !options.merge.empty() && options.merge != "never") {
+    return Error("run -d: there is nothing to merge yet; stop it, then: cofferdam merge S");
+  }
   if (options.ask) return later("run --ask");
   if (!options.runtime.empty()) return later("run --runtime");
   if (!options.parent.empty()) return later("run --parent");
@@ -33,7 +38,7 @@ void print_plan(const PreparedRun& run, bool json) {
 
 int run(const Context& context, const RunOptions& options) {
   if (Status later = refuse_later(options); !later.ok()) return fail(later.error());
-  if (context.command.empty())
+  if (context.command.empty() && !options.detach)
     return fail("no command; say: cofferdam run [options] -- CMD [ARG…]");
   const auto store = SandboxStore::open();
   if (!store.ok()) return fail(store.error());
@@ -51,6 +56,7 @@ int run(const Context& context, const RunOptions& options) {
     print_plan(*prepared, options.json);
     return 0;
   }
+  if (options.detach) return carry_out_detached(options, *store, *prepared);
   return carry_out_run(context, options, *store, *prepared);
 }
 
@@ -88,7 +94,8 @@ void add_run(CLI::App& app, Context& context) {
   command->add_flag("--dry-run", o->dry_run, "Print the plan and do nothing");
   command->add_flag("--rm", o->remove,
                     "Remove the sandbox at the end, unless it has unmerged changes");
-  command->add_flag("-d,--detach", o->detach, "Run in the background (not in this version)");
+  command->add_flag("-d,--detach", o->detach,
+                    "Run in the background until it is stopped; a command is not needed");
   command->add_option("--merge", o->merge, "What becomes of the changes: ask, auto, never")
       ->check(CLI::IsMember({"ask", "auto", "never"}));
   command->add_flag("--ask", o->ask, "Ask about denied acts (not in this version)");

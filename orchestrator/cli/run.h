@@ -50,9 +50,18 @@ struct PreparedRun {
 Result<PreparedRun> prepare_run(const Context& context, const RunOptions& options,
                                 const SandboxStore& store);
 
+// The id ranges (started by root) of sandboxes that have not ended.
+Result<std::vector<std::uint32_t>> live_ranges(const SandboxStore& store);
+// One --env of the line, NAME=VALUE or NAME for the caller's own value, into `carried`.
+Status carry_variable(const std::string& text, std::map<std::string, std::string>* carried);
+
 // The command line's part of the manifest; the carried variables go into `carried`.
 Status apply_options(const RunOptions& options, Manifest* manifest,
                      std::map<std::string, std::string>* carried);
+
+// Starts a sandbox that lives until it is stopped, and prints its id when it runs.
+int carry_out_detached(const RunOptions& options, const SandboxStore& store,
+                       const PreparedRun& run);
 
 // Runs the plan, prints the summary, merges and removes as asked; the exit status.
 int carry_out_run(const Context& context, const RunOptions& options, const SandboxStore& store,

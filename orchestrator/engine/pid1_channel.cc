@@ -11,6 +11,7 @@ namespace cofferdam::orchestrator {
 namespace {
 
 constexpr std::chrono::seconds kSetUpPatience{10};
+constexpr int kMostWorkloads = 1 << 20;
 
 Result<Json> parse_message(const std::string& bytes) {
   TRY_ASSIGN(Json body, parse_json(bytes));
@@ -33,7 +34,6 @@ Result<int> bounded(const Json& body, const char* key, int lowest, int highest) 
 }  // namespace
 
 Result<WorkloadEnd> parse_workload_end(const std::string& bytes) {
-  constexpr int kMostWorkloads = 1 << 20;
   constexpr int kLastErrno = 4095;
   constexpr int kLastSignal = 64;
   TRY_ASSIGN(const Json body, parse_message(bytes));
@@ -101,10 +101,28 @@ Status Pid1Channel::signal(int id, int number) {
   return os::send_packet(socket_.get(), canonical_json(message));
 }
 
-Result<WorkloadEnd> Pid1Channel::receive_end() {
-  TRY_ASSIGN(const os::Packet packet, os::receive_packet(socket_.get()));
+Result<Pid1Channel::Report> Pid1Channel::receive() {
+  TRY_ASSIGN(os::Packet packet, os::receive_packet(socket_.get()));
   if (packet.end_of_stream) return Error("process 1 is gone", EPIPE);
-  return parse_workload_end(packet.bytes);
+  TRY_ASSIGN(const Json body, parse_message(packet.bytes));
+  Report report;
+  if (body["type"] != "terminal") {
+    TRY_ASSIGN(report.end, parse_workload_end(packet.bytes));
+    report.id = report.end->id;
+    return report;
+  }
+  TRY_ASSIGN(report.id, bounded(body, "id", 0, kMostWorkloads));
+  if (packet.fds.size() != 1 || !os::is_pty_master(packet.fds[0].get())) {
+    return Error("process 1 sent no terminal");
+  }
+  report.terminal = std::move(packet.fds[0]);
+  return report;
+}
+
+Result<WorkloadEnd> Pid1Channel::receive_end() {
+  TRY_ASSIGN(const Report report, receive());
+  if (!report.end) return Error("an unexpected message");
+  return *report.end;
 }
 
 }  // namespace cofferdam::orchestrator

@@ -48,8 +48,15 @@ class Pid1Channel final {
   // To the process group of workload `id`; one that has ended is no error.
   Status signal(int id, int number);
 
+  struct Report {
+    int id = 0;
+    std::optional<WorkloadEnd> end;
+    os::UniqueFd terminal;  // pty master of a further workload that is about to start
+  };
   // The next message; call when readable. End of stream is an error with errno EPIPE, nothing there
   // yet one with EAGAIN.
+  Result<Report> receive();
+  // The same where only an end is expected.
   Result<WorkloadEnd> receive_end();
 
  private:

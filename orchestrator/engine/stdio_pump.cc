@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/os/files.h"
 #include "common/os/pipes.h"
@@ -20,6 +21,8 @@ constexpr std::size_t kWriteBytes = 4096;
 // than anybody who reads a prompt notices.
 constexpr std::chrono::milliseconds kHold{100};
 constexpr const char* kNoForms = R"({"version": 1, "forms": []})";
+constexpr const char* kCutShort =
+    "\ncofferdam: the limit of output was reached; what follows is dropped\n";
 constexpr char kEndOfTransmission = '\x04';
 
 bool is_regular_file(int fd) {
@@ -104,7 +107,7 @@ void StdioPump::release_held(PollLoop& loop) {
 
 // What was read, without its secrets; `ended`: and what was held back.
 void StdioPump::pass(Outflow& flow, bool ended) {
-  if (!flow.redactor) return;
+  if (!flow.redactor) return take_from_limit(flow);
   std::string out;
   const auto take = [&](std::string_view bytes) {
     out += bytes;
@@ -115,6 +118,23 @@ void StdioPump::pass(Outflow& flow, bool ended) {
   flow.buffer = std::move(out);
   flow.release_at.reset();
   if (flow.redactor->holds_back()) flow.release_at = PollLoop::Clock::now() + kHold;
+  take_from_limit(flow);
+}
+
+void StdioPump::take_from_limit(Outflow& flow) {
+  if (!left_) return;
+  if (flow.buffer.size() <= *left_) {
+    *left_ -= flow.buffer.size();
+    return;
+  }
+  flow.buffer.resize(static_cast<std::size_t>(*left_));
+  *left_ = 0;
+  if (!limited_) flow.buffer += kCutShort;
+  limited_ = true;
+}
+
+bool StdioPump::took_the_limit() {
+  return limited_ && !std::exchange(told_, true);
 }
 
 std::vector<int> StdioPump::workload_ends() const {
@@ -147,6 +167,21 @@ void StdioPump::drain(PollLoop& loop, std::optional<PollLoop::Clock::time_point>
     const auto release = next_release();
     const bool sooner = release && (!deadline || *release < *deadline);
     if (!loop.run_once(sooner ? release : deadline).ok()) break;
+    release_held(loop);
+  }
+}
+
+bool StdioPump::anything_present() const {
+  return std::any_of(outflows_.begin(), outflows_.end(), [](const Outflow& flow) {
+    if (!flow.buffer.empty() || flow.release_at) return true;
+    pollfd entry{flow.source.get(), POLLIN, 0};
+    return flow.source && ::poll(&entry, 1, 0) > 0;
+  });
+}
+
+void StdioPump::drain_present(PollLoop& loop, const bool& give_up) {
+  while (anything_present() && !give_up) {
+    if (!loop.run_once(next_release()).ok()) break;
     release_held(loop);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,12 @@ class StdioPump final {
   // it is.
   Status redact(const std::vector<secrets::KnownSecret>& known);
 
+  // At most this many bytes of both streams together reach the user; then a line that says so, and
+  // the rest is read and dropped: the workload never waits for it.
+  void limit_output(std::optional<std::uint64_t> bytes) { left_ = bytes; }
+  // True once, after the limit was reached.
+  bool took_the_limit();
+
   // The workload's ends (none with a terminal); closed here by start().
   std::vector<int> workload_ends() const;
   // Watches everything in `loop`, which must outlive the pump, or stop() be called.
@@ -47,6 +54,9 @@ class StdioPump final {
   // loop sets `give_up`.
   void drain(PollLoop& loop, std::optional<PollLoop::Clock::time_point> deadline,
              const bool& give_up);
+  // The same until what has been written so far is passed on: a process that goes on may hold the
+  // other end.
+  void drain_present(PollLoop& loop, const bool& give_up);
   void stop(PollLoop& loop);
 
  private:
@@ -66,7 +76,9 @@ class StdioPump final {
   };
 
   StdioPump() = default;
-  static void pass(Outflow& flow, bool ended);
+  bool anything_present() const;
+  void pass(Outflow& flow, bool ended);
+  void take_from_limit(Outflow& flow);
   void read_output(PollLoop& loop, Outflow& flow);
   void write_output(PollLoop& loop, Outflow& flow);
   void watch_output(PollLoop& loop, Outflow& flow);
@@ -82,6 +94,9 @@ class StdioPump final {
   Inflow inflow_;
   os::UniqueFd master_;
   std::optional<os::RawTerminal> raw_;
+  std::optional<std::uint64_t> left_;  // of the limit of output
+  bool limited_ = false;
+  bool told_ = false;
 };
 
 }  // namespace cofferdam::orchestrator

@@ -4,10 +4,11 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 #include <optional>
 
 #include "common/policy/reason.h"
+#include "orchestrator/engine/exec_sessions.h"
 #include "orchestrator/engine/poll_loop.h"
 #include "orchestrator/engine/stdio_pump.h"
 
@@ -36,21 +37,37 @@ class Supervision final {
               const os::SignalFd& signals)
       : plan_(plan), sandbox_(sandbox), events_(events), engine_(engine), signals_(signals) {}
 
-  Result<RunOutcome> run() {
+  Result<RunOutcome> run(const std::function<void()>& running) {
     TRY_ASSIGN(StdioPump pump, make_pump());
     pump_ = &pump;
     TRY(pump.redact(known_secrets()));
-    const auto spawned = engine_.pid1().spawn(kMain, make_spec(plan_), pump.workload_ends());
-    if (!spawned.ok()) return spawned.error().context("start the workload");
+    pump.limit_output(plan_.limits.output_bytes);
+    if (plan_.argv.empty()) {
+      main_ended_ = true;
+      outcome_ = {Ending::kExited, 0, ""};
+    } else {
+      const auto spawned = engine_.pid1().spawn(kMain, make_spec(plan_), pump.workload_ends());
+      if (!spawned.ok()) return spawned.error().context("start the workload");
+    }
     if (plan_.limits.timeout) timeout_ = Clock::now() + *plan_.limits.timeout;
+    ExecSessions sessions(plan_, sandbox_.record, events_.fd(), engine_.pid1(), loop_,
+                          known_secrets());
+    sessions_ = &sessions;
+    TRY(sessions.open());
     watch_all();
     pump.start(loop_);
+    if (running) running();
     while (!ended_) {
       TRY(loop_.run_once(next_deadline()));
       check_deadlines();
+      sessions.check_deadlines();
       pump.release_held(loop_);
+      if (pump.took_the_limit()) record_output_limit();
     }
     finish(pump);
+    sessions.end_all(stopping_ || outcome_.ending == Ending::kBroken
+                         ? outcome_
+                         : RunOutcome{Ending::kSignalled, SIGKILL, "the sandbox ended"});
     return outcome_;
   }
 
@@ -98,37 +115,40 @@ class Supervision final {
   }
 
   void on_process_one() {
-    const auto end = engine_.pid1().receive_end();
-    if (!end.ok() && end.error().error_number() == EAGAIN) return;
-    if (!end.ok()) {
+    auto report = engine_.pid1().receive();
+    if (!report.ok() && report.error().error_number() == EAGAIN) return;
+    if (!report.ok()) {
       if (!stopping_) {
         outcome_ = {Ending::kBroken, 0,
-                    "process 1 of the sandbox failed: " + end.error().message()};
+                    "process 1 of the sandbox failed: " + report.error().message()};
       }
       ended_ = true;
       return;
     }
-    if (end->id != kMain) {
+    if (report->id == kMain && report->end && !main_ended_) {
+      on_main_end(*report->end);
+    } else if (!sessions_->on_report(std::move(report).value())) {
       outcome_ = {Ending::kBroken, 0, "process 1 of the sandbox told of an unknown workload"};
-    } else if (!stopping_) {
-      outcome_ = outcome_of(*end);
+      ended_ = true;
     }
-    ended_ = true;
+    if (stopping_ && main_ended_ && sessions_->idle()) ended_ = true;
   }
 
-  RunOutcome outcome_of(const WorkloadEnd& end) const {
-    switch (end.kind) {
-      case WorkloadEnd::Kind::kExited:
-        return {Ending::kExited, end.value, ""};
-      case WorkloadEnd::Kind::kSignalled:
-        return {Ending::kSignalled, end.value, ""};
-      case WorkloadEnd::Kind::kNotStarted:
-        break;
+  // A kept sandbox goes on without its first command; any other ends with it.
+  void on_main_end(const WorkloadEnd& end) {
+    main_ended_ = true;
+    if (!stopping_) {
+      outcome_ = outcome_of(end, plan_.argv.front());
     }
-    const std::string what =
-        (plan_.argv.empty() ? std::string() : plan_.argv[0]) + ": " + std::strerror(end.value);
-    const bool missing = end.value == ENOENT || end.value == ENOTDIR;
-    return {missing ? Ending::kNotFound : Ending::kCannotRun, end.value, what};
+    if (!plan_.keep) {
+      ended_ = !stopping_;
+      return;
+    }
+    (void)events_
+        .write("command_ended", {{"ending", to_text(outcome_.ending)},
+                                 {"status", outcome_.status},
+                                 {"message", outcome_.message}})
+        .ok();
   }
 
   void on_syscall(short revents) {
@@ -169,18 +189,26 @@ class Supervision final {
       return;
     }
     stopping_ = true;
-    outcome_ = std::move(outcome);
+    // A kept sandbox whose command has ended by itself is what that command made of it.
+    const bool as_asked = plan_.keep && main_ended_ && outcome.ending == Ending::kInterrupted;
+    if (!as_asked) outcome_ = std::move(outcome);
     (void)sandbox_.set_state(SandboxState::kStopping).ok();
-    forward(SIGTERM);
-    forward(SIGCONT);  // a stopped one has to wake up to see it
+    if (!main_ended_) {
+      forward(SIGTERM);
+      forward(SIGCONT);  // a stopped one has to wake up to see it
+    }
+    sessions_->stop();
     timeout_.reset();
     grace_ = Clock::now() + plan_.limits.grace;
+    if (main_ended_ && sessions_->idle()) ended_ = true;
   }
 
   std::optional<Clock::time_point> next_deadline() const {
-    const auto deadline = stopping_ ? grace_ : timeout_;
-    const auto release = pump_->next_release();
-    return release && (!deadline || *release < *deadline) ? release : deadline;
+    auto next = stopping_ ? grace_ : timeout_;
+    for (const auto& deadline : {pump_->next_release(), sessions_->next_deadline()}) {
+      if (deadline && (!next || *deadline < *next)) next = deadline;
+    }
+    return next;
   }
 
   void check_deadlines() {
@@ -191,6 +219,10 @@ class Supervision final {
           .ok();
       stop({Ending::kTimedOut, 0, "the time limit was reached"});
     }
+  }
+
+  void record_output_limit() {
+    (void)events_.write("limit", {{"limit", "output"}, {"value", *plan_.limits.output_bytes}}).ok();
   }
 
   void finish(StdioPump& pump) {
@@ -221,7 +253,9 @@ class Supervision final {
   const os::SignalFd& signals_;
   PollLoop loop_;
   StdioPump* pump_ = nullptr;
+  ExecSessions* sessions_ = nullptr;
   RunOutcome outcome_;
+  bool main_ended_ = false;
   bool stopping_ = false;
   bool ended_ = false;
   int interrupts_ = 0;
@@ -232,8 +266,9 @@ class Supervision final {
 }  // namespace
 
 Result<RunOutcome> run_workload(const Plan& plan, OwnedSandbox& sandbox, log::EventLog& events,
-                                Engine& engine, const os::SignalFd& signals) {
-  return Supervision(plan, sandbox, events, engine, signals).run();
+                                Engine& engine, const os::SignalFd& signals,
+                                const std::function<void()>& running) {
+  return Supervision(plan, sandbox, events, engine, signals).run(running);
 }
 
 }  // namespace cofferdam::orchestrator

@@ -128,7 +128,12 @@ class Pid1 final {
     WorkloadStdio stdio;
     os::UniqueFd slave;
     if (terminal) {
-      if (!master_) return Error("spawn message: no terminal was set up");
+      if (!master_) {
+        auto master = open_master();
+        if (!master.ok()) return not_started(id, master.error());
+        master_ = std::move(master).value();
+        TRY(send_message(socket_, {{"type", "terminal"}, {"id", id}}, {master_.get()}));
+      }
       slave.reset(::ioctl(master_.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
       if (!slave) return Error::from_errno("terminal");
       stdio = {slave.get(), slave.get(), slave.get(), true};
@@ -136,14 +141,15 @@ class Pid1 final {
       stdio = {message.fds[1].get(), message.fds[2].get(), message.fds[3].get(), false};
     }
     auto workload = start_workload(spec, stdio, max_processes_);
-    if (!workload.ok()) {
-      return send_message(
-          socket_,
-          {{"type", "not_started"}, {"id", id}, {"errno", workload.error().error_number()}});
-    }
+    if (!workload.ok()) return not_started(id, workload.error());
     workloads_.emplace(id, std::move(workload).value());
     master_.reset();  // the supervisor's is the only one from here on
     return {};
+  }
+
+  Status not_started(int id, const Error& error) const {
+    return send_message(socket_,
+                        {{"type", "not_started"}, {"id", id}, {"errno", error.error_number()}});
   }
 
   Status connect(int id, int port) {

@@ -20,7 +20,10 @@
 //   S→I {"type":"spawn","id":N,"terminal":B}      fds: [fields] and, without terminal, stdin,
 //                                                 stdout, stderr. Fields, each ended by NUL: the
 //                                                 directory, the number of arguments, the
-//                                                 arguments, the environment
+//                                                 arguments, the environment. The first one with
+//                                                 terminal gets that of setup, each further one a
+//                                                 terminal of its own:
+//   I→S {"type":"terminal","id":N}      fds: [pty master]; before anything is started
 //   I→S {"type":"exited","id":N,"status":N} | {"type":"signalled","id":N,"number":N} |
 //       {"type":"not_started","id":N,"errno":N}
 //   S→I {"type":"signal","id":N,"number":N}       to the process group of that workload

@@ -21,7 +21,8 @@ BUSYBOX_APPLETS = ("sh", "ls", "cat", "id", "mount", "ip", "sleep", "stat", "gre
                    "echo", "mkdir", "rm", "cp", "mv", "ln", "wc", "head", "seq", "kill", "test", "printf", "tty")
 # What the shared engine cases run inside.
 HOST_PROGRAMS = ("sh", "bash", "env", "cat", "ls", "cp", "mv", "rm", "mkdir", "touch", "true", "false", "sleep", "head", "seq",
-                 "yes", "tty", "df", "id", "wc", "stat", "ln", "chmod", "grep", "uname", "unshare", "python3")
+                 "yes", "tty", "df", "id", "wc", "stat", "ln", "chmod", "grep", "uname", "unshare", "python3",
+                 "readlink")
 
 
 @dataclasses.dataclass

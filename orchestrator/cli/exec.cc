@@ -1,0 +1,106 @@
+#include "orchestrator/cli/exec.h"
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "orchestrator/changes/journal.h"
+#include "orchestrator/cli/run.h"
+#include "orchestrator/cli/surroundings.h"
+#include "orchestrator/manifest/quantity.h"
+#include "orchestrator/reap.h"
+
+namespace cofferdam::orchestrator::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// For a sandbox that is about to run, or about to have ended.
+constexpr std::chrono::seconds kReadiness{30};
+constexpr std::chrono::milliseconds kPause{20};
+
+Result<ExecPlan> make_exec_plan(const Context& context, const ExecOptions& options,
+                                const SandboxRecord& record) {
+  ExecPlan plan;
+  plan.interactive = options.interactive;
+  plan.request.argv = context.command;
+  plan.request.terminal = options.terminal;
+  for (const std::string& text : options.env) TRY(carry_variable(text, &plan.carried));
+  for (const auto& [name, value] : plan.carried) plan.request.env.push_back(name + "=" + value);
+  if (!options.timeout.empty()) {
+    plan.request.timeout = parse_duration(options.timeout);
+    if (!plan.request.timeout) {
+      return Error("--timeout " + options.timeout + ": must be a duration: 1500ms, 90s, 10m, 2h");
+    }
+  }
+  const std::string here = context.directory.string();
+  const bool inside = here == record.workspace || here.starts_with(record.workspace + "/");
+  if (inside) plan.request.directory = here;
+  return plan;
+}
+
+// Whoever holds the sandbox decides: its supervisor takes the command, or, where it has ended, this
+// process becomes its supervisor. Of several that ask at once, one becomes it and serves the
+// others.
+Result<RunOutcome> exec_where_it_is(const SandboxStore& store, SandboxRecord record,
+                                    const ExecPlan& plan) {
+  const auto deadline = Clock::now() + kReadiness;
+  for (;;) {
+    TRY_ASSIGN(auto owned, store.try_own(record));
+    if (owned) {
+      OwnedSandbox sandbox = std::move(*owned);
+      if (!sandbox.record.ended_for_good()) {
+        const Reaped reaped = reap_one(&sandbox);
+        if (!reaped.failed.empty()) return Error(reaped.failed.front());
+      }
+      if (changes::Journal::has_active(sandbox.record)) {
+        return Error("a merge of it is not brought to an end yet");
+      }
+      return exec_in_ended(&sandbox, store, plan);
+    }
+    auto outcome = exec_in_running(record, plan);
+    if (outcome.ok() || outcome.error().error_number() != EAGAIN) return outcome;
+    if (Clock::now() >= deadline) {
+      return Error("its supervisor takes no commands (state " + std::string(to_text(record.state)) +
+                   ")");
+    }
+    std::this_thread::sleep_for(kPause);
+    TRY_ASSIGN(record, store.reload(record));
+  }
+}
+
+int exec(const Context& context, const ExecOptions& options) {
+  if (context.command.empty()) {
+    return fail("no command; say: cofferdam exec [options] S -- CMD [ARG…]");
+  }
+  const auto record = find_sandbox(context, options.selector);
+  if (!record.ok()) return fail(record.error());
+  const auto store = SandboxStore::open();
+  if (!store.ok()) return fail(store.error());
+  const auto plan = make_exec_plan(context, options, *record);
+  if (!plan.ok()) return fail(plan.error());
+  const auto outcome = exec_where_it_is(*store, *record, *plan);
+  if (!outcome.ok()) return fail(outcome.error().context("sandbox " + record->name));
+  if (!outcome->message.empty()) (void)fail(outcome->message);
+  return outcome->exit_status();
+}
+
+}  // namespace
+
+void add_exec(CLI::App& app, Context& context) {
+  auto o = std::make_shared<ExecOptions>();
+  CLI::App* command = app.add_subcommand(
+      "exec", "Run a further command in a sandbox: cofferdam exec [options] S -- CMD [ARG…]");
+  command->add_option("S", o->selector, "Sandbox: id, name or last; running or ended")->required();
+  command->add_option("--env", o->env, "NAME=VALUE, or NAME for your own value")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--timeout", o->timeout, "End the command after 1500ms, 90s, 10m, 2h");
+  command->add_flag("-i,--interactive", o->interactive, "Pass stdin on");
+  command->add_flag("-t,--tty", o->terminal, "Give the command a terminal");
+  command->callback(
+      [&context, o] { context.action = [&context, o] { return exec(context, *o); }; });
+}
+
+}  // namespace cofferdam::orchestrator::cli
