@@ -15,12 +15,16 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPause{5};
 constexpr std::chrono::seconds kAfterKill{5};
+// How long a supervisor whose sandbox has ended may take for itself; one that asks its user
+// something takes longer, and nobody waits for that.
+constexpr std::chrono::seconds kLastWords{2};
 
 struct Pending {
   Stopped stopped;
   std::optional<os::ProcessHandle> supervisor;
   Clock::time_point deadline;
   bool killed = false;
+  bool record_ended = false;
   bool ended = false;
 };
 
@@ -77,8 +81,11 @@ void advance(const SandboxStore& store, Pending* pending, std::chrono::milliseco
   if (pending->supervisor && !pending->supervisor->ended_within(wait)) {
     if (!stopped.done.ok()) {
       pending->ended = true;
+    } else if (pending->record_ended) {
+      pending->ended = Clock::now() >= pending->deadline;
     } else if (has_ended_in_record(store, stopped.record)) {
-      pending->ended = true;
+      pending->record_ended = true;
+      pending->deadline = Clock::now() + kLastWords;
     } else if (Clock::now() >= pending->deadline && !pending->killed) {
       pending->killed = true;
       pending->deadline = Clock::now() + kAfterKill;

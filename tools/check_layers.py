@@ -22,7 +22,7 @@ ALLOWED = {
 }
 # headers of the system that only common/os (and the wire code named here) may include
 OS_ONLY = re.compile(r'#include <(sys/(mount|syscall|socket|un|wait|prctl|ioctl)|linux/[^>]+|sched)\.h>')
-OS_EXEMPT = ("common/os/", "orchestrator/init/", "fsproxy/fuse/", "tests/")
+OS_EXEMPT = ("common/os/", "orchestrator/init/", "orchestrator/probe/", "fsproxy/fuse/", "tests/")
 FUSE_ONLY = re.compile(r'#include <(fuse|fuse3/fuse)[^>]*>')
 BAD_NAMES = re.compile(r'(^|/)(util|utils|helpers|misc|core|manager)(\.(h|cc)|/)')
 

@@ -16,7 +16,7 @@
 namespace cofferdam::orchestrator::cli {
 namespace {
 
-constexpr std::uint64_t kMostOutput = 64ULL << 20U;
+constexpr std::uint64_t kMostOutput = 16ULL << 20U;
 // Ends what the supervisor told before it was ready; no message has this character.
 constexpr char kReady = '\x06';
 

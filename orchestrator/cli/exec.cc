@@ -1,5 +1,6 @@
 #include "orchestrator/cli/exec.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -7,8 +8,11 @@
 #include "orchestrator/changes/journal.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/manifest/narrow.h"
 #include "orchestrator/manifest/quantity.h"
+#include "orchestrator/manifest/sources.h"
 #include "orchestrator/reap.h"
+#include "orchestrator/stored_plan.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
@@ -19,13 +23,36 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kReadiness{30};
 constexpr std::chrono::milliseconds kPause{20};
 
+// The organisation's bounds hold for further variables as for those of the run.
+Status check_variables(const SandboxStore& store, const SandboxRecord& record,
+                       const std::map<std::string, std::string>& carried) {
+  if (carried.empty()) return {};
+  TRY_ASSIGN(const ManifestPlaces places, manifest_places(state_directory(store)));
+  TRY_ASSIGN(const LoadedManifest loaded, load_manifest(places, {}, record.workspace));
+  if (!loaded.organisation) return {};
+  TRY_ASSIGN(const RestoredPlan restored, load_plan(record));
+  Manifest names;
+  names.engine = record.engine;
+  if (restored.plan.docker) names.image = restored.plan.docker->image;
+  for (const auto& [name, value] : carried) names.env_allow.push_back(name);
+  TRY(narrow(&names, *loaded.organisation));
+  for (const auto& [name, value] : carried) {
+    const auto& kept = names.env_allow;
+    if (std::find(kept.begin(), kept.end(), name) == kept.end()) {
+      return Error("--env " + name + " is not permitted by " + loaded.organisation->source);
+    }
+  }
+  return {};
+}
+
 Result<ExecPlan> make_exec_plan(const Context& context, const ExecOptions& options,
-                                const SandboxRecord& record) {
+                                const SandboxStore& store, const SandboxRecord& record) {
   ExecPlan plan;
   plan.interactive = options.interactive;
   plan.request.argv = context.command;
   plan.request.terminal = options.terminal;
   for (const std::string& text : options.env) TRY(carry_variable(text, &plan.carried));
+  TRY(check_variables(store, record, plan.carried));
   for (const auto& [name, value] : plan.carried) plan.request.env.push_back(name + "=" + value);
   if (!options.timeout.empty()) {
     plan.request.timeout = parse_duration(options.timeout);
@@ -77,7 +104,7 @@ int exec(const Context& context, const ExecOptions& options) {
   if (!record.ok()) return fail(record.error());
   const auto store = SandboxStore::open();
   if (!store.ok()) return fail(store.error());
-  const auto plan = make_exec_plan(context, options, *record);
+  const auto plan = make_exec_plan(context, options, *store, *record);
   if (!plan.ok()) return fail(plan.error());
   const auto outcome = exec_where_it_is(*store, *record, *plan);
   if (!outcome.ok()) return fail(outcome.error().context("sandbox " + record->name));

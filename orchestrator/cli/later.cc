@@ -17,7 +17,6 @@ constexpr std::array kLater = {
     Later{"fork", "Make a second sandbox from one"},
     Later{"squash", "Fold checkpoints into one layer"},
     Later{"approve", "Answer a sandbox's request"},
-    Later{"verify", "Prove the boundary on this machine"},
     Later{"serve", "Serve the API"},
     Later{"preview", "Open a port of a sandbox"},
     Later{"compose", "Run a compose stack"},

@@ -1,8 +1,15 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <thread>
 
+#include "common/base/escape.h"
+#include "common/os/files.h"
+#include "common/os/terminal.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/event_reader.h"
@@ -17,7 +24,26 @@ struct Options {
   bool egress = false;
   bool files = false;
   bool json = false;
+  bool output = false;
 };
+
+// What the commands of a detached sandbox printed: bytes as they are for a program, escaped for a
+// person.
+Result<std::uint64_t> print_output(const SandboxRecord& record, std::uint64_t offset) {
+  auto fd = os::open_file(record.output(), O_RDONLY);
+  if (!fd.ok() && fd.error().error_number() == ENOENT) {
+    return Error(record.name + " was not detached: what it printed went to its terminal");
+  }
+  if (!fd.ok()) return fd.error();
+  if (::lseek(fd->get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
+    return Error::from_errno(record.output().string());
+  }
+  TRY_ASSIGN(const std::string bytes, os::read_fd(fd->get()));
+  const bool person = os::is_terminal(STDOUT_FILENO);
+  const std::string shown = person ? escape_for_terminal(bytes, true) : bytes;
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  return offset + bytes.size();
+}
 
 bool is_wanted(const Options& options, const Json& event) {
   if (!options.egress && !options.files) return true;
@@ -61,8 +87,10 @@ int show_log(const Context& context, const Options& options) {
   for (;;) {
     // The state is read before the events: what is written before the end is seen.
     const auto now = find_sandbox(context, record->id);
-    const auto read = for_each_event(record->events(), offset,
-                                     [&](const Json& event) { print_event(options, event); });
+    const auto read = options.output
+                          ? print_output(*record, offset)
+                          : for_each_event(record->events(), offset,
+                                           [&](const Json& event) { print_event(options, event); });
     if (!read.ok()) return fail(read.error());
     offset = *read;
     std::fflush(stdout);
@@ -81,6 +109,8 @@ void add_log(CLI::App& app, Context& context) {
   command->add_flag("--egress", options->egress, "Only egressproxy's");
   command->add_flag("--files", options->files, "Only fsproxy's");
   command->add_flag("--json", options->json, "JSON lines");
+  command->add_flag("--output", options->output,
+                    "Not the events: what the commands of a detached sandbox printed");
   command->callback([&context, options] {
     context.action = [&context, options] { return show_log(context, *options); };
   });

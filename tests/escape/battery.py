@@ -1,4 +1,4 @@
-"""Runs many attempts of escape_probe in one sandbox and gives back the outcome of each.
+"""Runs many attempts of cofferdam-probe in one sandbox and gives back the outcome of each.
 
 A Case is one attack with its control. An attack passes as a test when the probe says "blocked" (exit
 10); a control passes when the probe says that the legitimate counterpart works (exit 0).

@@ -47,7 +47,7 @@ def project(way, tmp_path_factory):
     made = None
     try:
         root.chmod(0o755)
-        made = battery.make_project(root / "bait", battery.BIN / "escape_probe", owner)
+        made = battery.make_project(root / "bait", battery.BIN / "cofferdam-probe", owner)
         yield made
     finally:
         if made:

@@ -86,6 +86,6 @@ def test_control_works(name, outcomes):
 @pytest.mark.parametrize("words", [["tcp", IP4, "80"], ["tcp", IP6, "80"], ["tcp", "169.254.169.254", "80"], ["tcp", "10.0.0.5", "80"],
                                    ["tcp", HOST, "80"], ["udp", IP4, "9999"], ["udp", IP6, "9999"], ["udp", "8.8.8.8", "9999"]])
 def test_what_must_not_be_reached_answers_outside(internet, words):
-    done = subprocess.run(["ip", "netns", "exec", internet.outside, battery.BIN / "escape_probe", *words],
+    done = subprocess.run(["ip", "netns", "exec", internet.outside, battery.BIN / "cofferdam-probe", *words],
                           capture_output=True, timeout=30)
     assert done.returncode == battery.WORKS, done.stdout

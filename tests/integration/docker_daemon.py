@@ -22,7 +22,7 @@ BUSYBOX_APPLETS = ("sh", "ls", "cat", "id", "mount", "ip", "sleep", "stat", "gre
 # What the shared engine cases run inside.
 HOST_PROGRAMS = ("sh", "bash", "env", "cat", "ls", "cp", "mv", "rm", "mkdir", "touch", "true", "false", "sleep", "head", "seq",
                  "yes", "tty", "df", "id", "wc", "stat", "ln", "chmod", "grep", "uname", "unshare", "python3",
-                 "readlink")
+                 "readlink", "date")
 
 
 @dataclasses.dataclass

@@ -80,6 +80,8 @@ class LifecycleCases:
         assert wait_until(lambda: [e for e in events(runner, identity) if e["event"] == "command_ended"])
         assert record(runner, identity)["state"] == "running"
         assert set((layer / "output").read_text().split()) == {"out", "err"}
+        shown = cofferdam(runner, "log", "--output", identity)
+        assert set(shown.stdout.split()) == {b"out", b"err"}, text(shown)
         supervisor = record(runner, identity)["supervisor_pid"]
         inside = descendants(supervisor)
         assert len(inside) >= 3

@@ -1,4 +1,4 @@
-#include "tests/escape/probe.h"
+#include "orchestrator/probe/probe.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -29,9 +29,13 @@ int blocked_by_errno(const std::string& call) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return probe::kUnusable;
+  if (argc == 3 && std::strcmp(argv[1], "battery") == 0) {
+    return probe::run_battery(argv[0], argv[2]);
+  }
   const probe::Arguments arguments(argv + 2, argv + argc);
-  for (const probe::Attempt* list : {probe::kFileAttempts, probe::kProcessAttempts,
-                                     probe::kNetworkAttempts, probe::kKernelAttempts}) {
+  for (const probe::Attempt* list :
+       {probe::kFileAttempts, probe::kProcessAttempts, probe::kNetworkAttempts,
+        probe::kKernelAttempts, probe::kLifecycleAttempts}) {
     for (; list->name != nullptr; ++list) {
       if (std::strcmp(list->name, argv[1]) == 0) return list->run(arguments);
     }

@@ -20,7 +20,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/escape/probe.h"
+#include "orchestrator/probe/probe.h"
 
 namespace probe {
 namespace {

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <string>
 
-#include "tests/escape/probe.h"
+#include "orchestrator/probe/probe.h"
 
 namespace probe {
 namespace {

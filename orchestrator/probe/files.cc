@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/escape/probe.h"
+#include "orchestrator/probe/probe.h"
 
 namespace probe {
 namespace {

@@ -1,4 +1,5 @@
-// The hostile program of the escape tests: static, so that it runs in any image on any engine.
+// cofferdam-probe, the hostile program of `cofferdam verify` and of the escape tests: static, so
+// that it runs in any image on any engine.
 //
 // `probe NAME [ARG…]` makes one attempt and ends with kEscaped (it got what it must not),
 // kBlocked (it did not, the line says how it was told) or kUnusable (it could not try).
@@ -32,5 +33,12 @@ extern const Attempt kFileAttempts[];
 extern const Attempt kProcessAttempts[];
 extern const Attempt kNetworkAttempts[];
 extern const Attempt kKernelAttempts[];
+extern const Attempt kLifecycleAttempts[];
+
+// `probe battery FILE`: every attempt of the file, one a line, fields separated by tabs: a name,
+// then the attempt and its arguments. Each runs in a process of its own, for 30 s at most. Prints,
+// for each, "@@ <name>", what it said, and "@= <exit status> <begin> <end>" (microseconds since
+// 1970).
+int run_battery(const char* self, const char* file);
 
 }  // namespace probe
