@@ -28,18 +28,18 @@ Status check_variables(const SandboxStore& store, const SandboxRecord& record,
                        const std::map<std::string, std::string>& carried) {
   if (carried.empty()) return {};
   TRY_ASSIGN(const ManifestPlaces places, manifest_places(state_directory(store)));
-  TRY_ASSIGN(const LoadedManifest loaded, load_manifest(places, {}, record.workspace));
-  if (!loaded.organisation) return {};
+  TRY_ASSIGN(const std::optional<ManifestLimit> limit, organisation_limit(places));
+  if (!limit) return {};
   TRY_ASSIGN(const RestoredPlan restored, load_plan(record));
   Manifest names;
   names.engine = record.engine;
   if (restored.plan.docker) names.image = restored.plan.docker->image;
   for (const auto& [name, value] : carried) names.env_allow.push_back(name);
-  TRY(narrow(&names, *loaded.organisation));
+  TRY(narrow(&names, *limit));
   for (const auto& [name, value] : carried) {
     const auto& kept = names.env_allow;
     if (std::find(kept.begin(), kept.end(), name) == kept.end()) {
-      return Error("--env " + name + " is not permitted by " + loaded.organisation->source);
+      return Error("--env " + name + " is not permitted by " + limit->source);
     }
   }
   return {};

@@ -1,3 +1,8 @@
+#include <chrono>
+#include <optional>
+
+#include "common/base/text_time.h"
+#include "common/os/files.h"
 #include "orchestrator/cli/exec.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/supervised.h"
@@ -7,6 +12,21 @@
 
 namespace cofferdam::orchestrator::cli {
 namespace {
+
+// Until the manifest expires; nothing where it does not, an error where it has.
+Result<std::optional<std::chrono::milliseconds>> left_of_manifest(const SandboxRecord& record) {
+  TRY_ASSIGN(const std::string text, os::read_file(record.directory / "manifest.json"));
+  TRY_ASSIGN(const Json manifest, parse_json(text));
+  const bool has_expiry = manifest.is_object() && manifest.contains("expiry");
+  const auto* text_of = has_expiry ? manifest["expiry"].get_ptr<const std::string*>() : nullptr;
+  const std::string expiry = text_of == nullptr ? "" : *text_of;
+  const auto end = parse_rfc3339(expiry);
+  if (!end) return std::optional<std::chrono::milliseconds>();
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      *end - std::chrono::system_clock::now());
+  if (left.count() <= 0) return Error("its manifest expired at " + expiry);
+  return std::optional(left);
+}
 
 // The rights are those of the plan that was carried out first; only what is executed is new.
 Result<Plan> plan_again(const OwnedSandbox& sandbox, const SandboxStore& store,
@@ -40,7 +60,9 @@ Result<Plan> plan_again(const OwnedSandbox& sandbox, const SandboxStore& store,
     note(name + " was given to the first run alone and is not kept; --env " + name +
          " gives yours again");
   }
+  TRY_ASSIGN(const auto left, left_of_manifest(sandbox.record));
   auto& limit = plan.limits.timeout;
+  if (left && (!limit || *left < *limit)) limit = left;
   const auto& asked = exec.request.timeout;
   if (asked && (!limit || *asked < *limit)) limit = asked;
   return plan;

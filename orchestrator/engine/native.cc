@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <future>
 #include <optional>
 
@@ -58,10 +59,15 @@ class NativeEngine final : public Engine {
 
  private:
   Status make_cgroup() {
-    TRY_ASSIGN(cgroup_, Cgroup::create(input_.plan.limits, input_.plan.sandbox_id));
-    if (cgroup_.directories().empty()) return {};
-    input_.sandbox.record.resources["cgroups"] = cgroup_.directories();
-    return input_.sandbox.save();
+    Json& resources = input_.sandbox.record.resources;
+    const auto record = [&](const std::filesystem::path& directory) -> Status {
+      Json& list = resources["cgroups"];
+      if (std::find(list.begin(), list.end(), directory.string()) != list.end()) return {};
+      list.push_back(directory.string());
+      return input_.sandbox.save();
+    };
+    TRY_ASSIGN(cgroup_, Cgroup::create(input_.plan.limits, input_.plan.sandbox_id, record));
+    return {};
   }
 
   Status prepare() {

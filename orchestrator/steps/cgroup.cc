@@ -99,6 +99,7 @@ Status Cgroup::use(const std::map<std::string, CgroupPlace>& places, const std::
   } else {
     return Error("no control group hierarchy with " + controller);
   }
+  if (record_) TRY(record_(directory));
   if (::mkdir(directory.c_str(), 0755) == 0) {
     directories_.push_back(directory);
   } else if (errno != EEXIST) {
@@ -115,8 +116,10 @@ Status Cgroup::use(const std::map<std::string, CgroupPlace>& places, const std::
   return {};
 }
 
-Result<Cgroup> Cgroup::create(const LimitsPlan& limits, const std::string& sandbox_id) {
+Result<Cgroup> Cgroup::create(const LimitsPlan& limits, const std::string& sandbox_id,
+                              Record record) {
   Cgroup group;
+  group.record_ = std::move(record);
   if (!limits.pids && !limits.memory_bytes && !limits.cpus) return group;
   TRY_ASSIGN(const std::string own, os::read_file("/proc/self/cgroup"));
   TRY_ASSIGN(const std::string mounts, os::read_file("/proc/self/mountinfo"));

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,8 +32,11 @@ std::vector<std::string> limit_hits_in(const std::vector<std::filesystem::path>&
 class Cgroup final {
  public:
   // Makes the groups that `limits` needs. pids that no group can limit are left out (the caller
-  // falls back to RLIMIT_NPROC); memory and cpus that none can limit are an error.
-  static Result<Cgroup> create(const LimitsPlan& limits, const std::string& sandbox_id);
+  // falls back to RLIMIT_NPROC); memory and cpus that none can limit are an error. `record` hears
+  // of each group before it is made, so that somebody finds it whenever this process dies.
+  using Record = std::function<Status(const std::filesystem::path& directory)>;
+  static Result<Cgroup> create(const LimitsPlan& limits, const std::string& sandbox_id,
+                               Record record = {});
 
   Cgroup() = default;
   Cgroup(Cgroup&&) noexcept = default;
@@ -51,6 +55,7 @@ class Cgroup final {
              const std::string& sandbox_id,
              const std::vector<std::pair<std::string, std::string>>& version1,
              const std::vector<std::pair<std::string, std::string>>& version2);
+  Record record_;
   std::vector<std::filesystem::path> directories_;
   bool limits_pids_ = false;
 };

@@ -278,6 +278,17 @@ class LifecycleCases:
         assert again.stderr.count(b"No such file") == 2, text(again)
         (runner.workspace / ".env").unlink()
 
+    def test_nothing_starts_again_after_its_manifest_has_expired(self, runner):
+        ends = time.time() + 8
+        manifest = runner.root / "expires.yaml"
+        manifest.write_text("version: 1\nexpiry: '" + time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends)) + "'\n")
+        done = runner.shell("true", ["--manifest", str(manifest)])
+        assert done.returncode == 0, text(done)
+        identity = runner.layer().name
+        time.sleep(max(0, ends - time.time()) + 0.1)
+        again = execute(runner, identity, "true")
+        assert again.returncode == 125 and b"expired" in again.stderr, text(again)
+
     def test_commands_at_once_in_an_ended_sandbox_do_not_race(self, runner):
         runner.shell("echo base > made")
         identity = runner.layer().name

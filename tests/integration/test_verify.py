@@ -7,6 +7,7 @@ import pytest
 pytest.register_assert_rewrite("lifecycle_cases", "engine_cases", "sandbox_runs")
 
 import docker_daemon
+import test_habits
 from engine_cases import text
 from lifecycle_cases import cofferdam
 from sandbox_runs import BIN, ORDINARY_USER, Runner, fuse_for_everybody, ordinary_user, skip_unless_root
@@ -38,6 +39,8 @@ def test_every_attack_is_stopped_and_every_control_works(way):
     assert done.returncode == 0 and answer["held"], [f for f in answer["findings"] if f["verdict"] not in ("held", "not tried")]
     assert answer["attacks"] >= 40 and answer["not_tried"] <= 2, answer
     assert {f["area"] for f in answer["findings"]} == {"files", "processes", "network", "kernel", "secrets", "lifecycle"}
+    schema = json.loads((test_habits.SCHEMAS / "verify.json").read_text())
+    assert test_habits.faults(answer, schema) == []
     events = {f["attack"]: f["event"] for f in answer["findings"]}
     assert events["read a hidden file"] == "fsproxy hidden"
     assert events["mount"].startswith("engine syscall mount")
