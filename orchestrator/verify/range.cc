@@ -95,7 +95,9 @@ Result<RunDone> Range::run(const std::vector<std::string>& flags,
   TRY_ASSIGN(os::CommandOutput done, os::run_command(options, timeout));
   RunDone run{done.status.shell_status(), std::move(done.out), std::move(done.err), {}};
   // The summary: one line of JSON on stderr.
-  const auto begin = run.err.rfind("{\"");
+  auto begin = run.err.rfind("\n{");
+  if (begin != std::string::npos) ++begin;
+  if (run.err.starts_with("{")) begin = 0;
   const auto summary = begin == std::string::npos
                            ? Result<Json>(Error("no summary"))
                            : parse_json(run.err.substr(begin, run.err.find('\n', begin) - begin));
