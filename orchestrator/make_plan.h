@@ -27,6 +27,7 @@ struct PlanRequest {
   std::string manifest_source;              // for the plan's lines
   Workspace workspace;
   std::vector<PresetResult> presets;
+  std::vector<PresetResult> phase_presets;      // those that phases name
   std::map<std::string, std::string> host_env;  // the caller's own
   // --env: NAME=VALUE, and NAME with the caller's value. Never stored in the manifest.
   std::map<std::string, std::string> carried_env;
@@ -51,6 +52,9 @@ Manifest effective_manifest(const PlanRequest& request);
 // fs.json and egress.json of docs/processes.md; checked by the services' own parsers.
 Result<Json> make_fs_policy(const PlanRequest& request, const Plan& plan);
 Result<Json> make_egress_policy(const PlanRequest& request, const Plan& plan);
+
+// The phases of the manifest: policy, variables and files of each; adds the plan's lines for them.
+Status plan_phases(const PlanRequest& request, const HostFacts& facts, Plan* plan);
 
 // The variables of the workload. Nothing of the caller's but a safe set and what was asked for.
 Result<std::map<std::string, std::string>> make_env(const PlanRequest& request,

@@ -406,6 +406,7 @@ Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
   }
   add_env_line(request, &plan);
   TRY(plan_secrets(request, &plan));
+  TRY(plan_phases(request, facts, &plan));
   TRY(plan_limits(request, facts, &plan));
   TRY(add_tracked_note(request, &plan));
   for (const std::string& note : request.workspace.notes) add_line(&plan, "note", note);

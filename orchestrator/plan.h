@@ -65,12 +65,27 @@ struct DockerPlan {
 struct SecretPlan {
   std::string name;
   std::string value;
-  bool as_file = false;               // /run/secrets/NAME, there for the whole run
+  bool as_file = false;               // /run/secrets/NAME, while such a command is the main one
   std::vector<std::string> commands;  // argv[0] of those that get it
   bool is_for(const std::string& program) const {
     return std::find(commands.begin(), commands.end(), program) != commands.end();
   }
+  // As a file it is there while a command that it is for, or none yet, is the main one.
+  bool is_placed_for(const std::vector<std::string>& argv) const {
+    return as_file && (argv.empty() || is_for(argv.front()));
+  }
   std::string path() const { return "/run/secrets/" + name; }
+};
+
+// One life of the sandbox before that of the workload: a command with rights of its own.
+struct PhasePlan {
+  std::string name;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> files;
+  Json egress_policy;
+  std::optional<std::chrono::milliseconds> timeout;
+  bool stop_on_failure = true;
 };
 
 struct PlanLine {
@@ -98,6 +113,7 @@ struct Plan {
   // HOME.
   std::map<std::string, std::string> files;
   std::vector<SecretPlan> secrets;
+  std::vector<PhasePlan> phases;
   IdPlan ids;
   LimitsPlan limits;
   std::optional<DockerPlan> docker;

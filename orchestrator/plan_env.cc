@@ -57,6 +57,12 @@ void add_of_image(const HostFacts& facts, std::map<std::string, std::string>* en
   }
 }
 
+void hide_password(Json* egress) {
+  if (!egress->contains("upstream_proxy")) return;
+  Json& url = (*egress)["upstream_proxy"]["url"];
+  url = policy::without_user(url.get<std::string>());
+}
+
 }  // namespace
 
 Result<std::map<std::string, std::string>> make_env(const PlanRequest& request,
@@ -136,11 +142,19 @@ Json plan_json(const Plan& plan, const std::map<std::string, std::string>& secre
                {"interactive", plan.interactive},
                {"terminal", plan.terminal},
                {"lines", lines}};
-  // What is printed holds no password.
-  if (Json& egress = json["egress_policy"]; egress.contains("upstream_proxy")) {
-    Json& url = egress["upstream_proxy"]["url"];
-    url = policy::without_user(url.get<std::string>());
+  json["phases"] = Json::array();
+  for (const PhasePlan& phase : plan.phases) {
+    Json row = {{"name", phase.name},
+                {"argv", Json::array()},
+                {"egress_policy", phase.egress_policy},
+                {"timeout_ms", phase.timeout ? Json(phase.timeout->count()) : Json()},
+                {"on_failure", phase.stop_on_failure ? "stop" : "warn"}};
+    for (const std::string& word : phase.argv) row["argv"].push_back(to_json_text(word));
+    hide_password(&row["egress_policy"]);
+    json["phases"].push_back(std::move(row));
   }
+  // What is printed holds no password.
+  hide_password(&json["egress_policy"]);
   json["docker"] = plan.docker
                        ? Json{{"image", plan.docker->image}, {"image_id", plan.docker->image_id}}
                        : Json();

@@ -10,6 +10,7 @@
 #include "common/os/terminal.h"
 #include "orchestrator/changes/changes.h"
 #include "orchestrator/changes/journal.h"
+#include "orchestrator/cli/phases.h"
 #include "orchestrator/cli/review.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/supervised.h"
@@ -156,7 +157,7 @@ int carry_out_run(const Context& context, const RunOptions& options, const Sandb
   auto created = create_sandbox(store, run);
   if (!created.ok()) return fail(created.error());
   OwnedSandbox sandbox = std::move(created).value();
-  const RunOutcome outcome = run_in_sandbox(&sandbox, run.plan, run_operation(run));
+  const RunOutcome outcome = run_with_phases(&sandbox, run);
   Review reviewed = review(sandbox, run.plan);
   if (options.json) {
     print_summary_json(sandbox, outcome, reviewed);

@@ -9,6 +9,7 @@
 #include "common/base/escape.h"
 #include "common/os/background.h"
 #include "common/os/files.h"
+#include "orchestrator/cli/phases.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/supervised.h"
 #include "orchestrator/cli/surroundings.h"
@@ -40,7 +41,7 @@ int supervise_in_background(const RunOptions& options, const SandboxStore& store
     if (!os::write_all(to_starter.get(), std::string(1, kReady)).ok()) (void)::raise(SIGTERM);
     to_starter.reset();
   };
-  const RunOutcome outcome = run_in_sandbox(&sandbox, run.plan, run_operation(run), running);
+  const RunOutcome outcome = run_with_phases(&sandbox, run, running);
   if (!outcome.message.empty()) (void)fail(outcome.message);
   if (!ready) {
     const std::string why = outcome.message.empty() ? "stopped before it ran" : outcome.message;

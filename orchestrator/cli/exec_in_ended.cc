@@ -8,6 +8,7 @@
 #include "orchestrator/cli/supervised.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/host_facts.h"
+#include "orchestrator/modes.h"
 #include "orchestrator/stored_plan.h"
 
 namespace cofferdam::orchestrator::cli {
@@ -45,6 +46,7 @@ Result<Plan> plan_again(const OwnedSandbox& sandbox, const SandboxStore& store,
     TRY_ASSIGN(const std::uint32_t base, choose_id_range(facts, plan.sandbox_id, live));
     plan.ids.take_range(base);
   }
+  TRY(apply_last_mode(sandbox.record, &plan));
   TRY_ASSIGN(plan.operation_id, make_sandbox_id());
   for (Json* policy : {&plan.fs_policy, &plan.egress_policy}) {
     (*policy)["operation"] = plan.operation_id;

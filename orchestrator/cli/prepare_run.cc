@@ -160,7 +160,11 @@ std::vector<std::string> tracked_paths(const Workspace& workspace) {
 // What presets and --env add is bounded like the manifest itself.
 Status narrow_additions(const ManifestLimit& limit, PlanRequest* request) {
   Manifest& manifest = request->manifest;
-  for (PresetResult& preset : request->presets) {
+  std::vector<PresetResult*> presets;
+  for (PresetResult& preset : request->presets) presets.push_back(&preset);
+  for (PresetResult& preset : request->phase_presets) presets.push_back(&preset);
+  for (PresetResult* const one : presets) {
+    PresetResult& preset = *one;
     Manifest probe;
     probe.engine = manifest.engine;
     probe.image = manifest.image;
@@ -243,12 +247,23 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
     TRY_ASSIGN(PresetResult preset, discover_preset(name, preset_query));
     request.presets.push_back(std::move(preset));
   }
+  for (const PhaseRule& phase : request.manifest.phases) {
+    for (const std::string& name : phase.presets) {
+      const bool known = std::any_of(request.phase_presets.begin(), request.phase_presets.end(),
+                                     [&](const PresetResult& have) { return have.name == name; });
+      if (known) continue;
+      TRY_ASSIGN(PresetResult preset, discover_preset(name, preset_query));
+      request.phase_presets.push_back(std::move(preset));
+    }
+  }
   if (loaded.organisation) TRY(narrow_additions(*loaded.organisation, &request));
   for (const std::string& taken : request.manifest.narrowed) request.notes.push_back(taken);
-  std::vector<std::string> programs;
-  if (!context.command.empty()) programs.push_back(context.command.front());
-  TRY_ASSIGN(request.secrets, read_secrets(request.manifest.secrets,
-                                           {programs, options.detach, request.workspace.path}));
+  SecretQuery wanted{{}, options.detach, request.workspace.path};
+  if (!context.command.empty()) wanted.programs.push_back(context.command.front());
+  for (const PhaseRule& phase : request.manifest.phases) {
+    wanted.programs.push_back(phase.command.front());
+  }
+  TRY_ASSIGN(request.secrets, read_secrets(request.manifest.secrets, wanted));
   request.tracked = tracked_paths(request.workspace);
   std::error_code code;
   request.opt_exists = fs::is_directory(fs::symlink_status("/opt", code));
@@ -268,6 +283,12 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
       {"filesystem.write", run.manifest.mode == "read-only" ? "none" : "copy_on_write"},
       {"network.mode", run.manifest.network_mode},
       {"env.inherit", run.manifest.env_inherit}};
+  const Manifest& m = run.manifest;
+  for (const auto& [key, value] :
+       {std::pair{"tenant", m.tenant}, std::pair{"task", m.task}, std::pair{"creator", m.creator},
+        std::pair{"policy_version", m.policy_version}}) {
+    if (!value.empty()) run.plan.trace[key] = value;
+  }
   return run;
 }
 

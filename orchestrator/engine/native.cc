@@ -100,7 +100,7 @@ class NativeEngine final : public Engine {
     auto files = make_etc_files(input_.plan);
     for (const auto& [path, content] : input_.plan.files) files[path] = content;
     for (const SecretPlan& secret : input_.plan.secrets) {
-      if (secret.as_file) files[secret.path()] = secret.value;
+      if (secret.is_placed_for(input_.plan.argv)) files[secret.path()] = secret.value;
     }
     std::vector<std::string> paths;
     LaunchRequest request;

@@ -146,6 +146,32 @@ Status apply_secrets(Manifest* m, const Json& keys) {
   return {};
 }
 
+// They are a whole: a later list takes the place of an earlier one.
+Status apply_phases(Manifest* m, const Json& keys, std::string_view source) {
+  if (!keys.contains("phases")) return {};
+  m->phases.clear();
+  for (const Json& item : keys.at("phases")) {
+    PhaseRule phase;
+    take(item, "name", &phase.name);
+    add_words(item, "command", &phase.command);
+    if (phase.name.empty()) return Error("phases[].name: missing");
+    if (phase.command.empty()) return Error("phases[].command: " + phase.name + " has none");
+    for (const PhaseRule& other : m->phases) {
+      if (other.name == phase.name) return Error("phases: " + phase.name + " given twice");
+    }
+    if (item.contains("network")) {
+      phase.rules.emplace();
+      TRY(add_rules(item.at("network"), "rules", source, &*phase.rules));
+      add_texts(item.at("network"), "presets", &phase.presets);
+    }
+    for (const auto& [name, value] : part(item, "env").items()) phase.env[name] = value;
+    take(item, "timeout", &phase.timeout);
+    phase.stop_on_failure = item.value("on_failure", "stop") == "stop";
+    m->phases.push_back(std::move(phase));
+  }
+  return {};
+}
+
 // A later one of the same name takes the place of an earlier one.
 Status apply_tools(Manifest* m, const Json& keys) {
   if (!keys.contains("tools")) return {};
@@ -240,6 +266,7 @@ Status apply(Manifest* m, const Json& keys, std::string_view source) {
   TRY(apply_artifacts(m, keys));
   TRY(apply_secrets(m, keys));
   TRY(apply_tools(m, keys));
+  TRY(apply_phases(m, keys, source));
   if (m->upstream_proxy.empty() && part(keys, "network").contains("upstream_proxy")) {
     return Error("network.upstream_proxy: no url");
   }
@@ -270,6 +297,24 @@ Json artifacts_json(const Manifest& m) {
   return out;
 }
 
+Json milliseconds(const std::optional<std::chrono::milliseconds>& duration) {
+  return duration ? Json(duration->count()) : Json();
+}
+
+Json phases_json(const Manifest& m) {
+  Json out = Json::array();
+  for (const PhaseRule& phase : m.phases) {
+    out.push_back({{"name", phase.name},
+                   {"command", phase.command},
+                   {"env", phase.env},
+                   {"timeout_ms", milliseconds(phase.timeout)},
+                   {"on_failure", phase.stop_on_failure ? "stop" : "warn"}});
+    if (!phase.rules) continue;
+    out.back()["network"] = {{"rules", rules_json(*phase.rules)}, {"presets", phase.presets}};
+  }
+  return out;
+}
+
 // Where each comes from and who gets it; no value.
 Json secrets_json(const Manifest& m) {
   Json out = Json::array();
@@ -289,10 +334,6 @@ Json secrets_json(const Manifest& m) {
 Json upstream_json(const Manifest& m) {
   if (m.upstream_proxy.empty()) return Json();
   return {{"url", policy::without_user(m.upstream_proxy)}, {"connect", m.upstream_connect}};
-}
-
-Json milliseconds(const std::optional<std::chrono::milliseconds>& duration) {
-  return duration ? Json(duration->count()) : Json();
 }
 
 }  // namespace
@@ -379,6 +420,7 @@ Json manifest_json(const Manifest& m) {
       {"artifacts", artifacts_json(m)},
       {"secrets", secrets_json(m)},
       {"tools", m.tools},
+      {"phases", phases_json(m)},
       {"tenant", m.tenant},
       {"task", m.task},
       {"creator", m.creator},

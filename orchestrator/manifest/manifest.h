@@ -62,7 +62,7 @@ struct ArtifactRule {
 struct PhaseRule {
   std::string name;
   std::vector<std::string> command;
-  std::optional<std::vector<NetworkRule>> rules;  // none: those of the manifest
+  std::optional<std::vector<NetworkRule>> rules;  // none: the network is the manifest's
   std::vector<std::string> presets;               // with rules
   std::map<std::string, std::string> env;
   std::optional<std::chrono::milliseconds> timeout;

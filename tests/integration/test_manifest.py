@@ -272,5 +272,9 @@ def test_a_switch_is_an_event_and_the_log_replayed_gives_the_mode(world):
     # One that has ended: its files too.
     assert world("mode", "m", "read-only", "--reason", "review").returncode == 0
     assert replayed(world) == "read-only"
+    write = ("exec", "m", "--", "sh", "-c", "cat ready && echo x > made || echo refused")
+    assert world(*write).stdout == b"refused\n"
+    assert world("mode", "m", "workspace", "--reason", "go on").returncode == 0
+    assert world(*write).stdout == b"", "what it wrote before is there, and it can write again"
     assert world("mode", "m", "wide", "--reason", "x").returncode == 2
     assert world("mode", "m", "open").returncode == 2

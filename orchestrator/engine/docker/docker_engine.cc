@@ -133,7 +133,7 @@ class DockerEngine final : public Engine {
     auto files = make_etc_files(inside);
     for (const auto& [path, content] : input_.plan.files) files[path] = content;
     for (const SecretPlan& secret : input_.plan.secrets) {
-      if (secret.as_file) files[secret.path()] = secret.value;
+      if (secret.is_placed_for(input_.plan.argv)) files[secret.path()] = secret.value;
     }
     RunContents contents;
     TRY_ASSIGN(contents.program, find_own_program("cofferdam-init"));
