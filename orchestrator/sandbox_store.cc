@@ -15,6 +15,7 @@
 #include "common/base/text_time.h"
 #include "common/os/files.h"
 #include "common/os/process_identity.h"
+#include "orchestrator/lent_layers.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -348,6 +349,8 @@ Result<std::optional<OwnedSandbox>> SandboxStore::try_own(const SandboxRecord& r
 }
 
 Status SandboxStore::remove(OwnedSandbox sandbox) const {
+  TRY_ASSIGN(const bool kept_elsewhere, release_layers(root_, sandbox.record));
+  if (kept_elsewhere) return {};
   const fs::path gone = root_ / ("." + sandbox.record.id + ".gone");
   if (::rename(sandbox.record.directory.c_str(), gone.c_str()) != 0) {
     return Error::from_errno("remove sandbox " + sandbox.record.id);

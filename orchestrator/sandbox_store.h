@@ -22,6 +22,8 @@ namespace cofferdam::orchestrator {
 inline constexpr const char* kEgressControlName = "control";
 // The supervisor's socket in it, for further commands (engine/operation_messages.h).
 inline constexpr const char* kOperationsName = "operations";
+// fsproxy's.
+inline constexpr const char* kFilesControlName = "fs-control";
 
 enum class SandboxState : std::uint8_t { kPending, kRunning, kStopping, kTerminated, kFailed };
 std::string_view to_text(SandboxState state);

@@ -101,17 +101,19 @@ Result<Visit> Collector::visit_upper(const std::string& path, const UpperEntry& 
 
 // A directory of ignored content that neither side had before.
 Result<bool> Collector::take_bulk(const std::string& path, const UpperEntry& entry) {
-  if (!entry.problem.empty()) return false;
+  // With frozen layers it lies in more places than one.
+  if (!entry.problem.empty() || !view_.upper().is_single()) return false;
   TRY_ASSIGN(const auto record, view_.meta().base(path));
   const bool had = record.has_value() && (record->version.kind != layer::Kind::kAbsent ||
                                           record->state != layer::BaseState::kKnown);
   if (had || criteria_.settled.paths.contains(path)) return false;
   const auto parent = os::open_parent_in_tree(view_.workspace(), path);
   if (parent.ok() && os::stat_in(parent->get(), os::leaf_of(path)).ok()) return false;
-  TRY_ASSIGN(const auto tree, look_through(view_.upper(), path, criteria_.risks, criteria_.secrets,
-                                           [&](const std::string& below, bool is_dir) {
-                                             return placement_.is_hidden(below, is_dir);
-                                           }));
+  TRY_ASSIGN(const auto tree,
+             look_through(view_.upper().top(), path, criteria_.risks, criteria_.secrets,
+                          [&](const std::string& below, bool is_dir) {
+                            return placement_.is_hidden(below, is_dir);
+                          }));
   if (!tree.has_value() || !affords_holes(tree->holes)) return false;
   Change change;
   change.path = path;
@@ -354,7 +356,11 @@ void Collector::report_attributes() {
   for (const auto& [path, entry] : upper_) {
     const bool has = entry.kind == layer::Kind::kFile || entry.kind == layer::Kind::kDirectory;
     if (!has || entry.whiteout || !entry.problem.empty() || path.empty()) continue;
-    const auto theirs = attributes_in(view_.upper(), path);
+    const auto theirs = [&]() {
+      const auto parent = view_.upper().parent_of(path);
+      if (!parent.ok()) return Result<Attributes>(parent.error());
+      return attributes_in(parent->get(), std::string(os::leaf_of(path)));
+    }();
     if (!theirs.ok()) {
       set_.omissions.push_back({path, "xattr", "its extended attributes cannot be read", 1});
       continue;

@@ -25,8 +25,10 @@ std::string first_bytes(int fd, std::size_t limit) {
 }
 
 // A regular file, opened without a wait; empty for everything else.
-os::UniqueFd regular_file(int root, const std::string& path) {
-  auto fd = os::open_in_tree(root, path, O_RDONLY | O_NOCTTY);
+os::UniqueFd regular_file(const UpperStack& root, const std::string& path) {
+  const auto parent = root.parent_of(path);
+  if (!parent.ok()) return {};
+  auto fd = os::open_in_tree(parent->get(), os::leaf_of(path), O_RDONLY | O_NOCTTY);
   struct stat st {};
   if (!fd.ok() || ::fstat(fd->get(), &st) != 0 || !S_ISREG(st.st_mode)) return {};
   return std::move(fd).value();
@@ -59,14 +61,14 @@ Result<std::optional<GitLayer>> GitLayer::open(const SandboxRecord& sandbox,
     return root.error().context("the sandbox's layer");
   }
   const auto below = layer.lexically_relative(top);
-  auto opened = os::open_in_tree(root->get(), below == "." ? std::string() : below.string(),
-                                 O_RDONLY | O_DIRECTORY);
-  if (!opened.ok()) return std::optional<GitLayer>();
-  return std::optional<GitLayer>(GitLayer(std::move(opened).value(), own));
+  TRY_ASSIGN(const UpperStack stack, UpperStack::open(top.parent_path()));
+  auto opened = stack.below(below == "." ? std::string() : below.string());
+  if (!opened.ok() || !opened->has_value()) return std::optional<GitLayer>();
+  return std::optional<GitLayer>(GitLayer(std::move(**opened), own));
 }
 
 os::UniqueFd GitLayer::file(const std::string& path) const {
-  return regular_file(common_.get(), path);
+  return regular_file(common_, path);
 }
 
 std::optional<std::string> GitLayer::head(std::size_t limit) const {
@@ -78,35 +80,33 @@ std::optional<std::string> GitLayer::head(std::size_t limit) const {
 Status GitLayer::for_each_branch(
     std::size_t limit,
     const std::function<Status(const std::string&, const std::string&)>& visit) const {
-  const auto heads = os::open_in_tree(common_.get(), "refs/heads", O_RDONLY | O_DIRECTORY);
-  if (!heads.ok()) return {};
+  const auto opened = common_.below("refs/heads");
+  if (!opened.ok() || !opened->has_value()) return {};
+  const UpperStack& heads = **opened;
   int files = 0;
-  return walk_upper(heads->get(),
-                    [&](const std::string& path, const UpperEntry& entry) -> Result<Visit> {
-                      if (entry.kind != layer::Kind::kFile || !entry.problem.empty()) {
-                        return Visit::kEnter;
-                      }
-                      if (++files > kMaxBranchFiles)
-                        return Error("more branches than git has use for");
-                      // What git writes before it renames it into place.
-                      if (path.ends_with(".lock")) return Visit::kSkip;
-                      const os::UniqueFd fd = regular_file(heads->get(), path);
-                      if (fd) TRY(visit(path, first_bytes(fd.get(), limit)));
-                      return Visit::kSkip;
-                    });
+  return walk_upper(heads, [&](const std::string& path, const UpperEntry& entry) -> Result<Visit> {
+    if (entry.kind != layer::Kind::kFile || !entry.problem.empty()) {
+      return Visit::kEnter;
+    }
+    if (++files > kMaxBranchFiles) return Error("more branches than git has use for");
+    // What git writes before it renames it into place.
+    if (path.ends_with(".lock")) return Visit::kSkip;
+    const os::UniqueFd fd = regular_file(heads, path);
+    if (fd) TRY(visit(path, first_bytes(fd.get(), limit)));
+    return Visit::kSkip;
+  });
 }
 
 Result<std::vector<std::string>> GitLayer::other_references(std::size_t limit) const {
   std::vector<std::string> found;
-  const auto refs = os::open_in_tree(common_.get(), "refs", O_RDONLY | O_DIRECTORY);
-  if (!refs.ok()) return found;
-  TRY(walk_upper(refs->get(),
-                 [&](const std::string& path, const UpperEntry& entry) -> Result<Visit> {
-                   if (path == "heads" || found.size() == limit) return Visit::kSkip;
-                   const bool file = entry.kind == layer::Kind::kFile && !path.ends_with(".lock");
-                   if (file) found.push_back("refs/" + path);
-                   return Visit::kEnter;
-                 }));
+  const auto refs = common_.below("refs");
+  if (!refs.ok() || !refs->has_value()) return found;
+  TRY(walk_upper(**refs, [&](const std::string& path, const UpperEntry& entry) -> Result<Visit> {
+    if (path == "heads" || found.size() == limit) return Visit::kSkip;
+    const bool file = entry.kind == layer::Kind::kFile && !path.ends_with(".lock");
+    if (file) found.push_back("refs/" + path);
+    return Visit::kEnter;
+  }));
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -117,20 +117,25 @@ os::UniqueFd GitLayer::packed_refs() const {
 
 Result<std::vector<GitLayer::PackFiles>> GitLayer::packs(std::size_t limit) const {
   std::vector<PackFiles> found;
-  const auto directory = os::open_in_tree(common_.get(), "objects/pack", O_RDONLY | O_DIRECTORY);
-  if (!directory.ok()) return found;
-  TRY(os::for_each_name(directory->get(), [&](std::string_view name) -> Status {
+  const auto opened = common_.below("objects/pack");
+  if (!opened.ok() || !opened->has_value()) return found;
+  const UpperStack& directory = **opened;
+  const auto take = [&](std::string_view name) -> Status {
     constexpr std::string_view kIndex = ".idx";
     if (!name.starts_with("pack-") || !name.ends_with(kIndex)) return {};
     const std::string stem(name.substr(0, name.size() - kIndex.size()));
-    PackFiles files{regular_file(directory->get(), std::string(name)),
-                    regular_file(directory->get(), stem + ".pack")};
+    PackFiles files{regular_file(directory, std::string(name)),
+                    regular_file(directory, stem + ".pack")};
     if (!files.index || !files.pack) return {};
     if (found.size() == limit) {
       return Error("more than " + std::to_string(limit) + " packs: run git gc in the sandbox");
     }
     found.push_back(std::move(files));
     return {};
+  };
+  TRY(walk_upper(directory, [&](const std::string& name, const UpperEntry& entry) -> Result<Visit> {
+    if (entry.kind == layer::Kind::kFile) TRY(take(name));
+    return Visit::kSkip;
   }));
   return found;
 }

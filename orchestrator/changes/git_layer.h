@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "common/os/unique_fd.h"
 #include "orchestrator/changes/home_repository.h"
+#include "orchestrator/changes/upper_stack.h"
 #include "orchestrator/reader/object_id.h"
 #include "orchestrator/sandbox_store.h"
 
@@ -42,12 +43,11 @@ class GitLayer final {
   bool is_shallow() const;
 
  private:
-  GitLayer(os::UniqueFd common, std::string own)
-      : common_(std::move(common)), own_(std::move(own)) {}
+  GitLayer(UpperStack common, std::string own) : common_(std::move(common)), own_(std::move(own)) {}
   os::UniqueFd file(const std::string& path) const;
 
-  os::UniqueFd common_;  // the layer's image of the common git directory
-  std::string own_;      // the worktree's own directory in it: "" or "worktrees/<name>/"
+  UpperStack common_;  // the layer's image of the common git directory
+  std::string own_;    // the worktree's own directory in it: "" or "worktrees/<name>/"
 };
 
 }  // namespace cofferdam::orchestrator::changes

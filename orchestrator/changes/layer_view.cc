@@ -106,10 +106,10 @@ Result<ObjectState> object_in(int directory, std::string_view name) {
 }
 
 Result<LayerView> LayerView::open(const SandboxRecord& sandbox) {
-  TRY_ASSIGN(os::UniqueFd upper, open_root(sandbox.upper()));
   auto workspace = open_root(sandbox.workspace);
   if (!workspace.ok()) return workspace.error().context("the workspace");
   TRY_ASSIGN(layer::MetaStore meta, layer::MetaStore::open_for_reading(sandbox.meta()));
+  TRY_ASSIGN(UpperStack upper, UpperStack::open(sandbox.directory, meta));
   return LayerView(std::move(upper), std::move(workspace).value(), std::move(meta),
                    sandbox.workspace);
 }
@@ -128,7 +128,14 @@ Status LayerView::read_theirs(std::string_view path, const Sink& sink) const {
   if (const auto known = kept_.find(key); known != kept_.end()) return sink(known->second);
   std::string bytes;
   bool whole = true;
-  TRY_ASSIGN(const int parent, held_upper_.parent_of(path));
+  os::UniqueFd found;
+  int parent = -1;
+  if (upper_.is_single()) {
+    TRY_ASSIGN(parent, held_upper_.parent_of(path));
+  } else {
+    TRY_ASSIGN(found, upper_.parent_of(path));
+    parent = found.get();
+  }
   TRY(stream_object(parent, os::leaf_of(path), [&](std::string_view piece) -> Status {
     whole = whole && bytes.size() + piece.size() <= kMaxKeptFile;
     if (whole) bytes += piece;

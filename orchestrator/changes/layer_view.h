@@ -16,6 +16,7 @@
 #include "common/os/unique_fd.h"
 #include "orchestrator/changes/binary_hunk.h"
 #include "orchestrator/changes/changes.h"
+#include "orchestrator/changes/upper_stack.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -44,7 +45,8 @@ class LayerView final {
 
   static Result<LayerView> open(const SandboxRecord& sandbox);
 
-  int upper() const { return upper_.get(); }
+  // What the sandbox made, over all its layers.
+  const UpperStack& upper() const { return upper_; }
   int workspace() const { return workspace_.get(); }
   const layer::MetaStore& meta() const { return meta_; }
   const std::filesystem::path& workspace_path() const { return workspace_path_; }
@@ -67,16 +69,16 @@ class LayerView final {
   Status read_base(std::string_view path, const ObjectState& base, const Sink& sink) const;
 
  private:
-  LayerView(os::UniqueFd upper, os::UniqueFd workspace, layer::MetaStore meta,
+  LayerView(UpperStack upper, os::UniqueFd workspace, layer::MetaStore meta,
             std::filesystem::path workspace_path)
       : upper_(std::move(upper)),
         workspace_(std::move(workspace)),
         meta_(std::move(meta)),
         workspace_path_(std::move(workspace_path)) {}
 
-  os::UniqueFd upper_;
+  UpperStack upper_;
   os::UniqueFd workspace_;
-  mutable HeldTree held_upper_{upper_.get()};
+  mutable HeldTree held_upper_{upper_.top()};
   mutable HeldTree held_workspace_{workspace_.get()};
   layer::MetaStore meta_;
   std::filesystem::path workspace_path_;

@@ -171,7 +171,7 @@ Status Staging::make_tree(const MergeItem& item, const std::string& name) {
   owner.umask = mask;
   if (::geteuid() == 0) owner.uid = origin.uid;
   if (::geteuid() == 0 || origin.set_group_id) owner.gid = origin.gid;
-  return copy_tree(view_.upper(), item.change.path, objects_, name, owner);
+  return copy_tree(view_.upper().top(), item.change.path, objects_, name, owner);
 }
 
 Result<std::uint64_t> Staging::make(const MergeItem& item, const ContentSource& content,

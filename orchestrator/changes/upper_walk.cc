@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <unordered_set>
 #include <vector>
 
 #include "common/layer/layer_marks.h"
@@ -125,11 +126,48 @@ Status walk_upper(
   return Walker(upper, visit).walk();
 }
 
-Result<TreeSize> measure_upper(int upper, const std::string& path) {
+Status walk_upper(
+    const UpperStack& stack,
+    const std::function<Result<Visit>(const std::string& path, const UpperEntry&)>& visit) {
+  if (stack.is_single()) return walk_upper(stack.top(), visit);
+  std::vector<std::string> pending{std::string()};
+  while (!pending.empty()) {
+    const std::string current = std::move(pending.back());
+    pending.pop_back();
+    TRY_ASSIGN(const UpperStack::Directory here, stack.directory(current));
+    std::unordered_set<std::string> seen;
+    for (const os::UniqueFd& part : here.parts) {
+      TRY(os::for_each_name(part.get(), [&](std::string_view name) -> Status {
+        if (!seen.emplace(name).second) return {};
+        std::string path = joined(current, name);
+        UpperEntry entry = describe(part.get(), name);
+        entry.detached = here.detached;
+        if (path.size() > os::kMaxTreePath) {
+          entry.problem = "longer than a path may be";
+        } else if (entry.kind == layer::Kind::kDirectory && entry.problem.empty()) {
+          TRY_ASSIGN(const UpperStack::Directory below, stack.directory(path));
+          entry.detached = below.detached;
+          entry.problem = below.problem;
+        }
+        TRY_ASSIGN(const Visit next, visit(path, entry));
+        if (next == Visit::kEnter && entry.kind == layer::Kind::kDirectory &&
+            entry.problem.empty()) {
+          pending.push_back(std::move(path));
+        }
+        return {};
+      }));
+    }
+  }
+  return {};
+}
+
+Result<TreeSize> measure_upper(const UpperStack& stack, const std::string& path) {
   TreeSize size{1, 0};
-  const auto root = os::open_in_tree(upper, path, O_RDONLY | O_DIRECTORY);
-  if (!root.ok()) return size;
-  TRY(walk_upper(root->get(), [&](const std::string&, const UpperEntry& entry) -> Result<Visit> {
+  TRY_ASSIGN(const std::optional<UpperStack> root, stack.below(path));
+  if (!root) return size;
+  TRY(walk_upper(*root, [&](const std::string&, const UpperEntry& entry) -> Result<Visit> {
+    // A whiteout of a further layer only hides what is below it there.
+    if (entry.whiteout && !root->is_single()) return Visit::kSkip;
     ++size.entries;
     if (entry.kind == layer::Kind::kFile) size.bytes += entry.size;
     return Visit::kEnter;

@@ -13,6 +13,7 @@
 
 #include "common/base/result.h"
 #include "common/layer/meta_store.h"
+#include "orchestrator/changes/upper_stack.h"
 
 namespace cofferdam::orchestrator::changes {
 
@@ -37,11 +38,16 @@ Status walk_upper(
     int upper,
     const std::function<Result<Visit>(const std::string& path, const UpperEntry&)>& visit);
 
+// The same over all layers: what shows, and whiteouts that cover something.
+Status walk_upper(
+    const UpperStack& stack,
+    const std::function<Result<Visit>(const std::string& path, const UpperEntry&)>& visit);
+
 // Objects at or below the directory `path`, and the bytes of the files among them.
 struct TreeSize {
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;
 };
-Result<TreeSize> measure_upper(int upper, const std::string& path);
+Result<TreeSize> measure_upper(const UpperStack& stack, const std::string& path);
 
 }  // namespace cofferdam::orchestrator::changes

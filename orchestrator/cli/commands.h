@@ -59,6 +59,11 @@ void add_export(CLI::App& app, Context& context);
 void add_merge(CLI::App& app, Context& context);
 void add_undo(CLI::App& app, Context& context);
 
+// checkpoint, rollback, fork, squash.
+void add_checkpoint(CLI::App& app, Context& context);
+// Brings rollbacks that were killed to their end, and says so on stderr; before every command.
+void recover_rollbacks();
+
 // Brings merges that were killed to one of their ends, and says so on stderr; before every command.
 // What cannot be recovered is named, and refuses a further merge.
 void recover_merges();

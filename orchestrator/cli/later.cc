@@ -12,10 +12,6 @@ struct Later {
 };
 constexpr std::array kLater = {
     Later{"top", "Watch sandboxes"},
-    Later{"checkpoint", "Keep the state of a sandbox"},
-    Later{"rollback", "Go back to a checkpoint"},
-    Later{"fork", "Make a second sandbox from one"},
-    Later{"squash", "Fold checkpoints into one layer"},
     Later{"approve", "Answer a sandbox's request"},
     Later{"serve", "Serve the API"},
     Later{"preview", "Open a port of a sandbox"},

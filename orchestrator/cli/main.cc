@@ -52,11 +52,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "cofferdam " COFFERDAM_VERSION);
   constexpr std::array kCommands = {
-      cli::add_run,   cli::add_exec, cli::add_stop,     cli::add_prune,   cli::add_verify,
-      cli::add_ps,    cli::add_diff, cli::add_export,   cli::add_merge,   cli::add_undo,
-      cli::add_log,   cli::add_why,  cli::add_rm,       cli::add_reap,    cli::add_doctor,
-      cli::add_grant, cli::add_mode, cli::add_manifest, cli::add_version, cli::add_completion,
-      cli::add_later};
+      cli::add_run,        cli::add_exec,  cli::add_stop,   cli::add_prune,    cli::add_verify,
+      cli::add_ps,         cli::add_diff,  cli::add_export, cli::add_merge,    cli::add_undo,
+      cli::add_checkpoint, cli::add_log,   cli::add_why,    cli::add_rm,       cli::add_reap,
+      cli::add_doctor,     cli::add_grant, cli::add_mode,   cli::add_manifest, cli::add_version,
+      cli::add_completion, cli::add_later};
   for (const auto add : kCommands) add(app, context);
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
@@ -66,5 +66,6 @@ int main(int argc, char** argv) {
   }
   if (!context.action) return cli::kExitUsage;
   cli::recover_merges();
+  cli::recover_rollbacks();
   return context.action();
 }

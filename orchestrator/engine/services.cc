@@ -103,6 +103,10 @@ Result<Services> Services::start(const ServiceSettings& settings, ServiceFds fds
   TRY_ASSIGN(const os::UniqueFd control,
              os::listen_unix(settings.control_directory, kEgressControlName));
   egress_command.add_fd("--control-fd", control.get());
+  std::filesystem::remove(settings.control_directory / kFilesControlName, ignored);
+  TRY_ASSIGN(const os::UniqueFd files_control,
+             os::listen_unix(settings.control_directory, kFilesControlName));
+  fs_command.add_fd("--control-fd", files_control.get());
   TRY_ASSIGN(Started fs, start_service(fs_command, settings.fs_policy, settings.events_fd,
                                        liveness.read.get()));
   TRY_ASSIGN(Started egress, start_service(egress_command, settings.egress_policy,

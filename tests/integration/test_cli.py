@@ -151,7 +151,7 @@ def test_misuse_of_run_is_125_and_makes_nothing(world, words):
     ["run", "--parent", "x", "--", "true"],
     ["exec", "last", "--", "true"],
     ["stop", "last"], ["prune"], ["top"],
-    ["checkpoint", "last"], ["fork", "last"], ["verify"], ["serve"], ["compose", "up"],
+    ["verify"], ["serve"], ["compose", "up"],
 ])
 def test_what_is_not_built_is_refused_in_so_many_words(world, words):
     result = world(*words)
