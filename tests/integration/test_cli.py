@@ -145,13 +145,10 @@ def test_misuse_of_run_is_125_and_makes_nothing(world, words):
 
 
 @pytest.mark.parametrize("words", [
-    ["run", "-d", "--", "true"],
     ["run", "--ask", "--", "true"],
     ["run", "--runtime", "runsc", "--", "true"],
     ["run", "--parent", "x", "--", "true"],
-    ["exec", "last", "--", "true"],
-    ["stop", "last"], ["prune"], ["top"],
-    ["verify"], ["serve"], ["compose", "up"],
+    ["top"], ["serve"], ["preview", "last", "80"], ["approve", "last", "1"], ["compose", "up"],
 ])
 def test_what_is_not_built_is_refused_in_so_many_words(world, words):
     result = world(*words)
@@ -430,7 +427,7 @@ def test_an_orphan_is_reaped_and_keeps_its_changes(any_world):
                                **any_world.arguments())
     assert process.stdout.readline() == b"ready\n"
     assert any_world.sandboxes()[0]["orphan"] is False
-    assert "running" in message(any_world("rm", "--force", "last"))
+    assert "running" in message(any_world("rm", "last"))
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
