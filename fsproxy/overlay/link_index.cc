@@ -8,6 +8,7 @@
 #include <charconv>
 #include <vector>
 
+#include "fsproxy/overlay/lower_tree.h"
 #include "fsproxy/overlay/tree_walk.h"
 
 namespace cofferdam::overlay {
@@ -128,15 +129,19 @@ LinkGroup* LinkIndex::find(const LowerIdentity& origin) {
   return found == groups_.end() ? nullptr : &found->second;
 }
 
-// A frozen copy that was copied again is nobody's copy any more.
+// A frozen copy that was copied again is nobody's copy any more. The number of an inode alone does
+// not tell that it is the same file: lower may lie on another file system, and numbers of files
+// that are gone are given again.
 Status LinkIndex::follow_copies() {
   std::vector<std::pair<std::uint64_t, LowerIdentity>> outdated;
   for (const auto& [inode, id] : copies_) {
     const auto origin = origins_.find(inode);
-    if (origin != origins_.end() && groups_[origin->second].copied() &&
-        is_fresh(groups_[origin->second])) {
-      outdated.emplace_back(inode, origin->second);
+    if (origin == origins_.end() || !groups_[origin->second].copied() ||
+        !is_fresh(groups_[origin->second])) {
+      continue;
     }
+    TRY_ASSIGN(const LowerStat copy, stat_lower(dir_.get(), copy_name(groups_[id])));
+    if (key(copy.identity) == origin->second) outdated.emplace_back(inode, origin->second);
   }
   for (const auto& [inode, id] : outdated) {
     const LinkGroup& again = groups_[id];
