@@ -66,7 +66,7 @@ Status LinkIndex::load(os::UniqueFd index_dir, layer::MetaStore& meta,
   Status checked;
   TRY(meta.for_each_link_name([&](std::string path, std::uint64_t inode, std::int64_t birth_ns) {
     const auto group = groups_.find({0, inode, birth_ns});
-    const Result<bool> covered = covers(path, inode);
+    const Result<bool> covered = covers(path, {0, inode, birth_ns});
     if (!covered.ok()) {
       if (checked.ok()) checked = covered.error();
     } else if (group == groups_.end() || !*covered) {

@@ -36,8 +36,8 @@ struct LinkGroup {
 
 class LinkIndex final {
  public:
-  // Whether something covers the name at this path, which is one of the file with this inode.
-  using Covers = std::function<Result<bool>(const std::string& path, std::uint64_t inode)>;
+  // Whether something covers the name at this path, which is one of this file (inode and birth).
+  using Covers = std::function<Result<bool>(const std::string& path, const LowerIdentity& file)>;
 
   // Loads the groups of a layer, and puts right what a kill left half done. `meta` must outlive
   // this.

@@ -8,10 +8,20 @@
 #include "common/os/beneath.h"
 #include "common/os/files.h"
 #include "fsproxy/overlay/keep_times.h"
+#include "fsproxy/overlay/lower_tree.h"
 #include "fsproxy/overlay/overlay.h"
 #include "fsproxy/overlay/widened.h"
 
 namespace cofferdam::overlay {
+namespace {
+
+// By its birth too: the number of a file that is gone may have been given again.
+Result<bool> is_other(int dir, const std::string& name, const LowerIdentity& file) {
+  TRY_ASSIGN(const LowerStat found, stat_lower(dir, name));
+  return found.identity.inode != file.inode || found.identity.birth_ns != file.birth_ns;
+}
+
+}  // namespace
 
 Status Overlay::load_links() {
   struct stat index {};
@@ -25,14 +35,15 @@ Status Overlay::load_links() {
   TRY_ASSIGN(const layer::StackHead head, layer::CheckpointTable(*meta_).head());
   std::set<std::uint32_t> epochs(frozen_layers_.begin(), frozen_layers_.end());
   epochs.insert(head.next);
-  return links_.load(
-      std::move(dir), *meta_, epochs,
-      [this](const std::string& path, std::uint64_t inode) { return covers_lower(path, inode); });
+  return links_.load(std::move(dir), *meta_, epochs,
+                     [this](const std::string& path, const LowerIdentity& file) {
+                       return covers_lower(path, file);
+                     });
 }
 
 // Whether the name at the path shows no more, by what lies in upper and frozen layers; the file
-// with this inode in one of them does not cover its own name.
-Result<bool> Overlay::covers_lower(const std::string& path, std::uint64_t inode) {
+// itself in one of them does not cover its own name.
+Result<bool> Overlay::covers_lower(const std::string& path, const LowerIdentity& file) {
   std::vector<os::UniqueFd> dirs;
   dirs.emplace_back(::fcntl(upper_root_.get(), F_DUPFD_CLOEXEC, 3));
   for (const os::UniqueFd& frozen : frozen_roots_) {
@@ -50,7 +61,7 @@ Result<bool> Overlay::covers_lower(const std::string& path, std::uint64_t inode)
         continue;
       }
       if (slash == path.size() || !S_ISDIR(st.st_mode)) {
-        if (next.empty()) return st.st_ino != inode;
+        if (next.empty()) return is_other(dir.get(), name, file);
         cut = true;
         break;
       }

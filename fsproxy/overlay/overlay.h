@@ -334,7 +334,7 @@ class Overlay final {
 
   // links.cc
   Status load_links();
-  Result<bool> covers_lower(const std::string& path, std::uint64_t inode);
+  Result<bool> covers_lower(const std::string& path, const LowerIdentity& file);
   bool has_more_names(const LowerStat& below);
   std::uint64_t names_of(const LowerStat& below) const;
   Status renew_copy(const LowerIdentity& origin);
