@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/json_text.h"
 #include "common/layer/layer_stack.h"
 #include "common/os/files.h"
 #include "common/os/tree_paths.h"
@@ -81,6 +82,22 @@ Status fork_layer(const fs::path& sandboxes, const fs::path& from, const fs::pat
   return copy.sync_always();
 }
 
+// A grant was given to one sandbox, by somebody, for a reason: its fork has none.
+Status drop_grants(const SandboxRecord& sandbox) {
+  const auto text = os::read_file(sandbox.egress_policy());
+  if (!text.ok()) {
+    return text.error().error_number() == ENOENT ? Status() : Status(text.error());
+  }
+  TRY_ASSIGN(Json policy, parse_json(*text).context("egress.json"));
+  Json rules = Json::array();
+  for (const Json& rule : policy.value("rules", Json::array())) {
+    if (rule.value("source", "") != "grant") rules.push_back(rule);
+  }
+  policy["rules"] = std::move(rules);
+  policy["manifest"] = sandbox.manifest;
+  return os::write_file_atomic(sandbox.egress_policy(), canonical_json(policy) + "\n");
+}
+
 // Its policy, with the paths and the id of the new sandbox.
 Status copy_policies(const SandboxRecord& from, const SandboxRecord& to) {
   std::error_code code;
@@ -93,7 +110,7 @@ Status copy_policies(const SandboxRecord& from, const SandboxRecord& to) {
     }
     TRY(os::write_file_atomic(to.directory / name, text));
   }
-  return {};
+  return drop_grants(to);
 }
 
 }  // namespace

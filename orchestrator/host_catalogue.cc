@@ -79,7 +79,7 @@ void add_services(const HostFacts& facts, const HostExtras& extras, std::vector<
       "by name and by every resolved address, in egressproxy; no route past it");
   add("environment", "environment filtering", "nothing of yours but a safe set and what is named");
   add("isolation", "sandbox per run", "namespaces, layers and a gate of its own for each");
-  add("isolation", "sandbox per tool", "a run, or an exec --tool, for each call");
+  add("isolation", "sandbox per tool", "a run for each call");
   add("changes", "snapshot export", "diff, export and merge from the layer, checked by base");
   out->push_back(
       {"changes", made("commits", extras.reader.works,

@@ -78,7 +78,7 @@ Status switch_network(const SandboxRecord& sandbox, const ModeSwitch& made) {
 }
 
 Status make_layer(const fs::path& layer) {
-  for (const char* part : {"upper", "work", "base"}) TRY(os::make_directories(layer / part));
+  for (const char* part : {"upper", "work"}) TRY(os::make_directories(layer / part));
   return {};
 }
 

@@ -113,6 +113,21 @@ def test_a_fork_and_its_origin_live_and_go_on_their_own(world, first):
     assert [name for name in os.listdir(lent) if name != ".lock"] == []
 
 
+def test_a_fork_has_none_of_the_grants(world):
+    asked(world, "run", "-d", "--name", "origin")
+    asked(world, "grant", "origin", "--allow", "files.example.com", "--for", "10m", "--reason", "a look")
+    origin = world.sandboxes()[0]["id"]
+
+    def rules(sandbox):
+        return json.loads((directory(world, sandbox) / "egress.json").read_text())["rules"]
+    assert any(rule.get("source") == "grant" for rule in rules(origin))
+    asked(world, "stop", "origin")
+    fork = json.loads(asked(world, "fork", "origin", "--json"))["sandbox"]
+    assert not any(rule.get("source") == "grant" for rule in rules(fork))
+    for sandbox in (fork, origin):
+        asked(world, "rm", "--force", sandbox)
+
+
 def test_a_rollback_that_was_cut_short_is_finished(world):
     sandbox = ran(world, "echo 1 > one; echo h > ~/h")
     answer = json.loads(asked(world, "checkpoint", sandbox, "--json"))
