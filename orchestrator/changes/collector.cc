@@ -353,7 +353,9 @@ Status Collector::take_without_base(const std::string& path, const UpperEntry& e
 
 // A patch holds none, and a merge gives none. What the workspace has already is not left behind.
 void Collector::report_attributes() {
-  for (const auto& [path, entry] : upper_) {
+  for (const auto& one : upper_) {
+    const std::string& path = one.first;
+    const UpperEntry& entry = one.second;
     const bool has = entry.kind == layer::Kind::kFile || entry.kind == layer::Kind::kDirectory;
     if (!has || entry.whiteout || !entry.problem.empty() || path.empty()) continue;
     const auto theirs = [&]() {

@@ -71,7 +71,9 @@ def left_of(runner, keep, daemon):
         if layer.name == keep:
             continue
         found += [f"mount {line}" for line in mounts.splitlines() if layer.name in line]
-        found += [f"cgroup {path}" for path in pathlib.Path("/sys/fs/cgroup").rglob(f"cofferdam-{layer.name}")]
+        # Groups of others come and go meanwhile, which Path.rglob() does not bear.
+        found += [f"cgroup {at}/{layer.name}" for at, names, _ in os.walk("/sys/fs/cgroup")
+                  if f"cofferdam-{layer.name}" in names]
         if os.path.exists(f"/run/cofferdam/{layer.name}"):
             found.append(f"directory /run/cofferdam/{layer.name}")
         if daemon:
