@@ -117,6 +117,7 @@ Status copy_policies(const SandboxRecord& from, const SandboxRecord& to) {
 
 Result<SandboxRecord> fork(const SandboxStore& store, const SandboxRecord& sandbox,
                            const std::string& name) {
+  TRY(sandbox.in_no_phase());
   TRY_ASSIGN(const std::vector<fs::path> layers, layers_of(sandbox));
   TRY_ASSIGN(const os::FileLock lock, lock_lent(store.root()));
   SandboxRecord record = sandbox;

@@ -103,6 +103,7 @@ Json grants_json(const std::vector<Grant>& grants, WallTime now) {
 
 Result<Grant> give_grant(const SandboxRecord& sandbox, const GrantRequest& request) {
   TRY_ASSIGN(const os::FileLock lock, lock_grants(sandbox));
+  TRY(sandbox.in_no_phase());
   TRY_ASSIGN(std::vector<Grant> grants, read_grants(sandbox));
   const WallTime now = wall_now();
   Grant grant;

@@ -118,6 +118,7 @@ Result<std::string> mode_of(const SandboxRecord& sandbox) {
 
 Result<ModeSwitch> switch_mode(const SandboxRecord& sandbox, const ModeRequest& request) {
   TRY_ASSIGN(const os::FileLock lock, lock_rights(sandbox));
+  TRY(sandbox.in_no_phase());
   TRY_ASSIGN(std::vector<ModeSwitch> switches, read_mode_switches(sandbox));
   ModeSwitch made;
   TRY_ASSIGN(made.from, mode_of(sandbox));

@@ -111,6 +111,14 @@ Result<Json> mount_rules(const PlanRequest& request, const MountPlan& mount) {
     // The hooks of a repository that is yet to be made inside protect nothing: no `.git` goes home.
     // With the rule `git init` could not put its samples there.
     if (!request.workspace.has_git && rule.source == "default" && rule.pattern == kHooks) continue;
+    // The last rule that matches wins: this one would show what include leaves out.
+    if (mount.name == "workspace" && !request.manifest.include.empty() &&
+        rule.action == "writable") {
+      if (rule.source == "default") continue;
+      return Error("writable: " + rule.pattern + " (" + rule.source +
+                   ") cannot stand beside workspace.include in this version. Remedy: name what is "
+                   "wanted in include");
+    }
     list.add(rule.source, rule.action, rule.pattern);
   }
   std::vector<ExtraMount> mounts = request.manifest.mounts;

@@ -18,6 +18,18 @@
 #include "orchestrator/lent_layers.h"
 
 namespace cofferdam::orchestrator {
+
+Status SandboxRecord::in_no_phase() const {
+  std::error_code code;
+  if (!std::filesystem::exists(phase_mark(), code) && !code) return {};
+  if (state == SandboxState::kRunning || state == SandboxState::kPending) {
+    return Error("sandbox " + id +
+                 " is in a phase, whose rights end with it. Remedy: wait until its command runs");
+  }
+  return Error("sandbox " + id +
+               " was ended in the middle of a phase: its rights are not known any more. Remedy: "
+               "its changes are there (diff, export, merge); a new run does the rest");
+}
 namespace {
 
 namespace fs = std::filesystem;

@@ -60,6 +60,10 @@ struct SandboxRecord {
   std::filesystem::path events() const { return directory / "events.jsonl"; }
   std::filesystem::path fs_policy() const { return directory / "fs.json"; }
   std::filesystem::path egress_policy() const { return directory / "egress.json"; }
+  // There while egress.json is a phase's: what it allows is not the sandbox's.
+  std::filesystem::path phase_mark() const { return directory / "phase"; }
+  // An error, with the remedy, while it is there.
+  Status in_no_phase() const;
   std::filesystem::path grants() const { return directory / "grants.json"; }
   // What the commands of a detached sandbox print.
   std::filesystem::path output() const { return directory / "output"; }

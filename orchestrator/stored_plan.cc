@@ -159,6 +159,7 @@ Status save_plan(const SandboxRecord& record, const Plan& plan,
 }
 
 Result<RestoredPlan> load_plan(const SandboxRecord& record) {
+  TRY(record.in_no_phase());
   const std::filesystem::path path = record.directory / kFileName;
   TRY_ASSIGN(const std::string text, os::read_file(path, kMostBytes));
   auto json = parse_json(text);

@@ -25,6 +25,15 @@ Result<UniqueFd> open_beneath(int dir_fd, const std::string& name, int flags, mo
   return UniqueFd(static_cast<int>(fd));
 }
 
+Result<UniqueFd> open_unlinked(const std::string& path, int flags) {
+  struct open_how how {};
+  how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
+  how.resolve = RESOLVE_NO_SYMLINKS;
+  const long fd = ::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how);
+  if (fd < 0) return Error::from_errno("open " + path);
+  return UniqueFd(static_cast<int>(fd));
+}
+
 Status clone_file(int from, int to) {
   if (::ioctl(to, FICLONE, from) != 0) return Error::from_errno("FICLONE");
   return {};

@@ -16,6 +16,9 @@ namespace cofferdam::os {
 // added. EXDEV: another file system is mounted there.
 Result<UniqueFd> open_beneath(int dir_fd, const std::string& name, int flags, mode_t mode = 0);
 
+// What lies at an absolute path of which no part is a link (ELOOP).
+Result<UniqueFd> open_unlinked(const std::string& path, int flags);
+
 // FICLONE (ioctl_ficlonerange(2)): `to` shares the extents of `from`.
 Status clone_file(int from, int to);
 

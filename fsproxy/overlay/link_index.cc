@@ -70,7 +70,7 @@ Status LinkIndex::load(os::UniqueFd index_dir, layer::MetaStore& meta,
     if (!covered.ok()) {
       if (checked.ok()) checked = covered.error();
     } else if (group == groups_.end() || !*covered) {
-      unfounded.push_back({std::move(path), {0, inode, birth_ns}});
+      unfounded.emplace_back(std::move(path), LowerIdentity{0, inode, birth_ns});
     } else {
       group->second.covered.insert(std::move(path));
     }

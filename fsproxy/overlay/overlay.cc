@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/layer/layer_stack.h"
+#include "common/os/beneath.h"
 #include "common/os/files.h"
 #include "fsproxy/overlay/tree_walk.h"
 
@@ -38,7 +39,13 @@ Result<std::unique_ptr<Overlay>> Overlay::open(Options options, Ledger& ledger,
   self.marks_ = layer::own_mark_namespace();
   os::UniqueFd lower;
   if (self.options_.lower) {
-    TRY_ASSIGN(lower, os::open_file(*self.options_.lower, O_PATH | O_DIRECTORY));
+    // Whoever started this has resolved the path: a link there came later, from somebody else.
+    auto opened = os::open_unlinked(*self.options_.lower, O_PATH | O_DIRECTORY);
+    if (!opened.ok() && opened.error().error_number() == ELOOP) {
+      return Error(*self.options_.lower + " has become a link: nothing is shown through it");
+    }
+    if (!opened.ok()) return opened.error();
+    lower = std::move(*opened);
   }
   os::UniqueFd upper;
   bool fresh = false;

@@ -7,27 +7,13 @@
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/supervised.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/expiry.h"
 #include "orchestrator/host_facts.h"
 #include "orchestrator/modes.h"
 #include "orchestrator/stored_plan.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
-
-// Until the manifest expires; nothing where it does not, an error where it has.
-Result<std::optional<std::chrono::milliseconds>> left_of_manifest(const SandboxRecord& record) {
-  TRY_ASSIGN(const std::string text, os::read_file(record.directory / "manifest.json"));
-  TRY_ASSIGN(const Json manifest, parse_json(text));
-  const bool has_expiry = manifest.is_object() && manifest.contains("expiry");
-  const auto* text_of = has_expiry ? manifest["expiry"].get_ptr<const std::string*>() : nullptr;
-  const std::string expiry = text_of == nullptr ? "" : *text_of;
-  const auto end = parse_rfc3339(expiry);
-  if (!end) return std::optional<std::chrono::milliseconds>();
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      *end - std::chrono::system_clock::now());
-  if (left.count() <= 0) return Error("its manifest expired at " + expiry);
-  return std::optional(left);
-}
 
 // The rights are those of the plan that was carried out first; only what is executed is new.
 Result<Plan> plan_again(const OwnedSandbox& sandbox, const SandboxStore& store,

@@ -101,12 +101,15 @@ class Narrowing final {
     // A limit that names what can be reached does not mean "everything" unless it says so.
     const bool bounds_network = has("network.rules") || has("presets");
     std::string most = has("mode") ? l_.mode : bounds_network ? "workspace" : "open";
+    // To let every public address pass is what mode open is.
+    const bool opens = most == "open";
     if (place_of(kModes, most) < place_of(kModes, m_.mode)) {
       m_.mode = std::move(most);
       is_of_limit("mode");
       tell("mode is at most " + m_.mode);
     }
-    const bool monitors = has("network.mode") ? l_.network_mode == "monitor" : !bounds_network;
+    const bool monitors =
+        has("network.mode") ? l_.network_mode == "monitor" : !bounds_network && opens;
     if (m_.network_mode == "monitor" && !monitors) {
       m_.network_mode = "enforce";
       is_of_limit("network.mode");

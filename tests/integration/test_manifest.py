@@ -122,6 +122,31 @@ def test_include_leaves_only_what_is_named(world):
     assert json.loads(world("diff", "last", "--json").stdout)["changes"][0]["path"] == "src/new.py"
 
 
+def test_nothing_lifts_what_include_leaves_out(world):
+    put(world.project / "src/a", "a\n")
+    put(world.project / ".env.example", "x\n")
+    world.own()
+    asked = manifest(world, "workspace: {include: [src]}\n")
+    result = world.run("--manifest", asked, "--", "sh", "-c", "cat src/a; cat .env.example; echo new > .env.template")
+    assert result.stdout == b"a\n" and result.returncode != 0, message(result)
+    both = world.run("--manifest", manifest(world, "workspace: {include: [src], writable: [secret]}\n"), "--", "true")
+    assert both.returncode == 125 and "cannot stand beside workspace.include" in message(both), message(both)
+
+
+def test_a_source_that_became_a_link_is_not_followed(world):
+    put(world.root / "pub/x", "shown\n")
+    put(world.root / "priv/x", "not shown\n")
+    world.own()
+    asked = manifest(world, f"mounts: [{{source: {world.root}/pub, mode: cow}}]\n")
+    result = world.run("--manifest", asked, "--", "cat", f"{world.root}/pub/x")
+    assert result.stdout == b"shown\n", message(result)
+    os.rename(world.root / "pub", world.root / "pub2")
+    os.symlink("priv", world.root / "pub")
+    again = world("exec", "last", "--", "cat", f"{world.root}/pub/x")
+    assert again.returncode == 125 and "has become a link" in message(again), message(again)
+    assert b"not shown" not in again.stdout
+
+
 @pytest.mark.parametrize("path", ["../x", "/", ".", "src/**", "a*/b", "./src"])
 def test_include_refuses_what_it_would_not_mean(world, path):
     result = world.run("--manifest", manifest(world, f"workspace: {{include: ['{path}']}}\n"), "--", "true")

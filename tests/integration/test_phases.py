@@ -1,6 +1,8 @@
 """Phases: commands before the workload, each with its own network, variables and time, over one layer."""
 import json
+import pathlib
 import shutil
+import subprocess
 
 import pytest
 
@@ -69,6 +71,34 @@ def test_a_failed_phase_stops_or_warns_and_time_is_its_own(world):
     assert result.returncode == 124 and b"ran" not in result.stdout
     result = world.run("--manifest", manifest(world, phase % ("kill -9 $$", "1m", "stop")), "--", "echo", "ran")
     assert result.returncode == 137
+
+
+def test_a_phases_rights_end_with_it_also_when_it_fails_or_is_killed(world):
+    asked = manifest(world, """
+phases:
+  - {name: one, command: [sh, -c, 'echo > made; test ! -e slow || sleep 300; exit 7'], network: {rules: ['far.example.com']}}
+""")
+    result = world.run("--manifest", asked, "--", "true")
+    assert result.returncode == 7, message(result)
+    policy = json.loads((pathlib.Path(world.sandboxes()[0]["directory"]) / "egress.json").read_text())
+    assert policy["rules"] == []
+    assert world("exec", "last", "--", "true").returncode == 0
+    put(world.project / "slow", "")
+    world.own()
+    with subprocess.Popen([test_cli.COFFERDAM, "run", "--manifest", str(asked), "--name", "cut", "--", "true"],
+                          stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **world.arguments()) as process:
+        def in_phase():
+            found = [s for s in world.sandboxes() if s["name"] == "cut" and s["state"] == "running"]
+            return found and (pathlib.Path(found[0]["directory"]) / "upper/made").exists()
+        test_cli.wait_for(in_phase)
+        for words in (("grant", "cut", "--allow", "a.example.com", "--for", "1m"), ("mode", "cut", "open")):
+            refused = world(*words, "--reason", "x")
+            assert refused.returncode == 125 and "is in a phase" in message(refused), message(refused)
+        process.kill()
+    test_cli.wait_for(lambda: [s for s in world.sandboxes() if s["name"] == "cut"][0]["orphan"])
+    world("reap")
+    again = world("exec", "cut", "--", "true")
+    assert again.returncode == 125 and "in the middle of a phase" in message(again), message(again)
 
 
 def test_a_preset_and_a_secret_for_a_phase_alone(world):
