@@ -51,7 +51,10 @@ void do_readdirplus(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offs
   const auto opened = mount.listings.get(ino, offset);
   if (!opened.ok()) return reply_error(req, opened.error());
   const OpenDir& dir = **opened;
-  if (offset == 0) note_listed(mount, ino);
+  if (offset == 0) {
+    note_listed(mount, ino);
+    mount.listings.keeps(ino, dir.entries.size());
+  }
   std::vector<char> buffer(size);
   std::size_t used = 0;
   for (std::size_t at = dir.entries.after(static_cast<std::uint64_t>(offset));

@@ -48,13 +48,16 @@ void do_init(void* userdata, struct fuse_conn_info* conn) {
 #endif
 }
 
-void do_read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset,
+void do_read(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset,
              struct fuse_file_info* fi) {
+  MountState& mount = state_of(req);
   static thread_local std::vector<char> buffer;
   if (buffer.size() < size) buffer.resize(size);
-  const auto got = state_of(req).view.read(file_of(fi), buffer.data(), size, offset);
+  const auto got = mount.view.read(file_of(fi), buffer.data(), size, offset);
   if (!got.ok()) return reply_error(req, got.error());
   fuse_reply_buf(req, buffer.data(), *got);
+  // Once for a file that is read from its beginning to its end.
+  if (offset == 0) note_read(mount, ino);
 }
 
 void do_write(fuse_req_t req, fuse_ino_t, const char* bytes, std::size_t size, off_t offset,
@@ -126,6 +129,13 @@ void do_lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, struct fuse_
 }
 
 }  // namespace
+
+void note_read(MountState& mount, fuse_ino_t ino) {
+  const overlay::NodeId dir = mount.view.directory_of(ino);
+  if (dir != 0 && mount.listings.read_below(dir)) {
+    mount.stale.push_back({dir, "", dir, true, false});
+  }
+}
 
 void add_file_operations(struct fuse_lowlevel_ops& ops) {
   ops.init = do_init;

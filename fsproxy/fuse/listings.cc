@@ -36,4 +36,13 @@ void Listings::drop(overlay::NodeId dir) {
   open_.erase(found);
 }
 
+bool Listings::read_below(overlay::NodeId dir) {
+  const auto found = kept_.find(dir);
+  if (found == kept_.end() || ++found->second.reads * kEntriesPerRead < found->second.entries) {
+    return false;
+  }
+  kept_.erase(found);
+  return true;
+}
+
 }  // namespace cofferdam::fsproxy

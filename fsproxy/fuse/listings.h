@@ -4,6 +4,7 @@
 #pragma once
 
 #include <list>
+#include <unordered_map>
 
 #include "fsproxy/overlay/overlay.h"
 
@@ -23,13 +24,29 @@ class Listings final {
   Result<overlay::OpenDir*> get(overlay::NodeId dir, off_t offset);
   void drop(overlay::NodeId dir);
 
+  // The kernel has begun to keep a listing of `entries`, and their attributes with it.
+  void keeps(overlay::NodeId dir, std::size_t entries) { kept_[dir] = {entries, 0}; }
+  // A file of the directory was read, after which the kernel asks for its attributes again, those
+  // of each file on its own. Whether so many were that the directory is cheaper to list again (with
+  // all attributes): then the kernel is to forget the listing.
+  bool read_below(overlay::NodeId dir);
+  // The kernel knows the directory no more.
+  void forget(overlay::NodeId dir) { kept_.erase(dir); }
+
  private:
+  // A request of its own costs several times what an entry of a listing does.
+  static constexpr std::size_t kEntriesPerRead = 4;
+  struct Kept {
+    std::size_t entries = 0;
+    std::size_t reads = 0;
+  };
   struct One {
     overlay::NodeId dir;
     overlay::OpenDir* open;
   };
   overlay::Overlay* view_;
   std::list<One> open_;  // the one used last is first
+  std::unordered_map<overlay::NodeId, Kept> kept_;
 };
 
 }  // namespace cofferdam::fsproxy

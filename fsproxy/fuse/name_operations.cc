@@ -46,7 +46,9 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
 
 void forget_one(MountState& mount, fuse_ino_t ino, std::uint64_t count) {
   mount.view.forget(ino, count);
-  if (mount.passthrough.on() && !mount.view.knows(ino)) mount.passthrough.forget(ino);
+  if (mount.view.knows(ino)) return;
+  mount.listings.forget(ino);
+  if (mount.passthrough.on()) mount.passthrough.forget(ino);
 }
 
 void do_forget(fuse_req_t req, fuse_ino_t ino, std::uint64_t count) {
@@ -75,12 +77,18 @@ std::optional<struct timespec> time_to_set(const struct timespec& given, bool se
 
 Result<Entry> change_attributes(MountState& mount, fuse_ino_t ino, const struct stat& attr,
                                 int to_set, overlay::OpenFile* file) {
-  TRY_ASSIGN(const Entry now, mount.view.attributes(ino));
-  // Owners cannot change; telling the present one is no change.
-  if (((to_set & FUSE_SET_ATTR_UID) != 0 && attr.st_uid != mount.owner.shown(now.st.st_uid)) ||
-      ((to_set & FUSE_SET_ATTR_GID) != 0 &&
-       attr.st_gid != mount.owner.shown_group(now.st.st_gid))) {
-    return Error::from_errno("chown", EPERM);
+  constexpr int kOwners = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+  constexpr int kRest = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_ATIME |
+                        FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW;
+  if ((to_set & kOwners) != 0 || (to_set & kRest) == 0) {
+    TRY_ASSIGN(const Entry now, mount.view.attributes(ino));
+    // Owners cannot change; telling the present one is no change.
+    if (((to_set & FUSE_SET_ATTR_UID) != 0 && attr.st_uid != mount.owner.shown(now.st.st_uid)) ||
+        ((to_set & FUSE_SET_ATTR_GID) != 0 &&
+         attr.st_gid != mount.owner.shown_group(now.st.st_gid))) {
+      return Error::from_errno("chown", EPERM);
+    }
+    if ((to_set & kRest) == 0) return now;
   }
   Changes changes;
   if ((to_set & FUSE_SET_ATTR_MODE) != 0) changes.mode = attr.st_mode & 07777U;
@@ -89,7 +97,6 @@ Result<Entry> change_attributes(MountState& mount, fuse_ino_t ino, const struct 
                               (to_set & FUSE_SET_ATTR_ATIME_NOW) != 0);
   changes.mtime = time_to_set(attr.st_mtim, (to_set & FUSE_SET_ATTR_MTIME) != 0,
                               (to_set & FUSE_SET_ATTR_MTIME_NOW) != 0);
-  if (!changes.mode && !changes.size && !changes.atime && !changes.mtime) return now;
   TRY(check_node(mount, changes.size ? "truncate" : "setattr", ino));
   if (changes.size && mount.passthrough.needs_new_node(ino, true)) {
     TRY(mount.view.supersede(ino));

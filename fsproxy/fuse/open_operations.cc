@@ -129,6 +129,7 @@ void do_release(fuse_req_t req, fuse_ino_t, struct fuse_file_info* fi) {
   const overlay::NodeId node = handle->file->node->id;
   // Of a write through a mapping nobody told the kernel.
   const bool told = !handle->passthrough || !mount.view.changed_since_told(*handle->file);
+  if (handle->passthrough) note_read(mount, node);
   take_back(mount, handle);
   if (!told && mount.view.knows(node)) mount.stale.push_back({0, "", node, false, true});
   fuse_reply_err(req, 0);

@@ -59,6 +59,9 @@ inline overlay::OpenFile& file_of(const struct fuse_file_info* fi) {
   return *reinterpret_cast<Handle*>(fi->fh)->file;
 }
 
+// The file was read, so that the kernel no longer believes its attributes.
+void note_read(MountState& mount, fuse_ino_t ino);
+
 // Every path of the node may change; else the refusal.
 Status check_node(MountState& mount, std::string_view act, fuse_ino_t ino);
 

@@ -23,12 +23,16 @@ bool needs_chmod(mode_t mode) {
 }  // namespace
 
 Result<Overlay::Slot> Overlay::open_slot(std::string_view operation, Node& parent,
-                                         const std::string& name, std::uint64_t bytes) {
+                                         const std::string& name, std::uint64_t bytes,
+                                         std::optional<Gap> searched) {
   TRY(writable());
   if (name.size() > 255) return Error::from_errno("create", ENAMETOOLONG);
-  Gap gap;
-  TRY_ASSIGN(const std::optional<Found> existing, find_optional(parent, name, &gap));
-  if (existing) return Error::from_errno("create", EEXIST);
+  if (!searched) {
+    searched.emplace();
+    TRY_ASSIGN(const std::optional<Found> existing, find_optional(parent, name, &*searched));
+    if (existing) return Error::from_errno("create", EEXIST);
+  }
+  const Gap gap = *searched;
   if (nodes_.depth(parent) >= kMaxDepth) return Error::from_errno("create", ENAMETOOLONG);
   TRY(copy_up(parent));
   Slot slot;
@@ -97,9 +101,10 @@ Result<Entry> Overlay::settle_new(Node& parent, const std::string& name, Slot& s
 
 Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id,
                                     const std::string& name, mode_t mode, std::uint64_t bytes,
-                                    const std::function<int(int dir_fd, const char* name)>& make) {
+                                    const std::function<int(int dir_fd, const char* name)>& make,
+                                    std::optional<Gap> searched) {
   TRY_ASSIGN(Node * parent, live_directory(parent_id));
-  TRY_ASSIGN(Slot slot, open_slot(operation, *parent, name, bytes));
+  TRY_ASSIGN(Slot slot, open_slot(operation, *parent, name, bytes, searched));
   const bool directory = S_ISDIR(mode);
   // Whatever takes more than one step is made out of sight.
   const bool staged = slot.whiteout || slot.lower_hidden || slot.row || gives_away_ ||
@@ -214,7 +219,8 @@ Result<Entry> Overlay::link(NodeId id, NodeId parent_id, const std::string& name
 Result<Overlay::Created> Overlay::create(NodeId parent_id, const std::string& name, mode_t mode,
                                          int flags) {
   TRY_ASSIGN(Node * parent, live_directory(parent_id));
-  TRY_ASSIGN(const std::optional<Found> existing, find_optional(*parent, name));
+  Gap gap;
+  TRY_ASSIGN(const std::optional<Found> existing, find_optional(*parent, name, &gap));
   if (existing) {
     if ((flags & O_EXCL) != 0) return Error::from_errno("create", EEXIST);
     const Pin pin(nodes_, *existing->node);
@@ -226,16 +232,16 @@ Result<Overlay::Created> Overlay::create(NodeId parent_id, const std::string& na
   if (files_.size() >= options_.max_open) return Error::from_errno("create", ENFILE);
   os::UniqueFd fd;
   const int access = flags & O_ACCMODE;
-  TRY_ASSIGN(
-      const Entry entry,
-      make_in_slot(
-          "create", parent_id, name, S_IFREG | (mode & 07777U), 0, [&](int dir_fd, const char* at) {
-            fd.reset(::openat(dir_fd, at, access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                              mode & 07777U));
-            return fd.valid() ? 0 : -1;
-          }));
-  TRY_ASSIGN(OpenFile * file, add_file(*entry.node, std::move(fd), false, access != O_RDONLY));
-  return Created{entry, file};
+  TRY_ASSIGN(const Entry entry,
+             make_in_slot(
+                 "create", parent_id, name, S_IFREG | (mode & 07777U), 0,
+                 [&](int dir_fd, const char* at) {
+                   fd.reset(::openat(dir_fd, at, access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                                     mode & 07777U));
+                   return fd.valid() ? 0 : -1;
+                 },
+                 gap));
+  return Created{entry, keep_file(*entry.node, std::move(fd), false, access != O_RDONLY)};
 }
 
 }  // namespace cofferdam::overlay

@@ -20,17 +20,21 @@ std::uint64_t blocks_spanned(off_t offset, std::uint64_t length) {
 }  // namespace
 
 Result<OpenFile*> Overlay::add_file(Node& node, os::UniqueFd fd, bool lower, bool writable) {
+  if (!lower && node.files.empty()) {
+    struct stat st {};
+    if (::fstat(fd.get(), &st) != 0) return Error::from_errno("open: stat");
+    node.blocks = st.st_blocks;
+  }
+  return keep_file(node, std::move(fd), lower, writable);
+}
+
+OpenFile* Overlay::keep_file(Node& node, os::UniqueFd fd, bool lower, bool writable) {
   auto owned = std::make_unique<OpenFile>();
   OpenFile* file = owned.get();
   file->node = &node;
   file->fd = std::move(fd);
   file->lower = lower;
   file->writable = writable;
-  if (!lower && node.files.empty()) {
-    struct stat st {};
-    if (::fstat(file->fd.get(), &st) != 0) return Error::from_errno("open: stat");
-    node.blocks = st.st_blocks;
-  }
   node.files.push_back(file);
   files_.emplace(file, std::move(owned));
   return file;

@@ -257,6 +257,11 @@ bool Overlay::is_directory(NodeId id) {
   return node != nullptr && node->is_dir();
 }
 
+NodeId Overlay::directory_of(NodeId id) {
+  const Node* node = nodes_.find(id);
+  return node == nullptr || node->names.size() != 1 ? 0 : node->names.front().parent->id;
+}
+
 struct statvfs Overlay::statistics() const {
   constexpr std::uint64_t kBlock = 4096;
   struct statvfs out {};

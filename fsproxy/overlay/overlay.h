@@ -224,6 +224,8 @@ class Overlay final {
   // Every path that leads to the node.
   std::vector<std::string> paths_of(NodeId id);
   bool is_directory(NodeId id);
+  // Of an object with one name: the directory that it is in, else 0.
+  NodeId directory_of(NodeId id);
   const policy::FsRules& rules() const { return options_.rules; }
 
  private:
@@ -348,14 +350,16 @@ class Overlay final {
                       const std::string& path);
 
   // create.cc
+  // `searched`: what a search for the name has just seen in its place; without one it is done.
   Result<Slot> open_slot(std::string_view operation, Node& parent, const std::string& name,
-                         std::uint64_t bytes);
+                         std::uint64_t bytes, std::optional<Gap> searched = {});
   Status reserve_rows(std::string_view operation, const std::string& path, std::uint64_t rows);
   Result<Entry> settle_new(Node& parent, const std::string& name, Slot& slot, mode_t type);
   Status give_to_owner(int dir_fd, const std::string& name, mode_t mode, bool link);
   Result<Entry> make_in_slot(std::string_view operation, NodeId parent, const std::string& name,
                              mode_t mode, std::uint64_t bytes,
-                             const std::function<int(int dir_fd, const char* name)>& make);
+                             const std::function<int(int dir_fd, const char* name)>& make,
+                             std::optional<Gap> searched = {});
 
   // unnamed.cc
   Result<Entry> name_unnamed(Node& node, Node& parent, const std::string& name);
@@ -394,7 +398,9 @@ class Overlay final {
   Result<os::UniqueFd> open_upper_directory(Node& dir);
 
   // file_io.cc
+  // add_file looks first at what the node's object holds now; keep_file takes it for known.
   Result<OpenFile*> add_file(Node& node, os::UniqueFd fd, bool lower, bool writable);
+  OpenFile* keep_file(Node& node, os::UniqueFd fd, bool lower, bool writable);
   Result<os::UniqueFd> reopen_unlinked(Node& node, int access);
   void account(Node& node, int fd, std::uint64_t reserved);
   void charge_directory(Node& dir);
@@ -421,7 +427,6 @@ class Overlay final {
   std::vector<std::uint32_t> frozen_layers_;  // their numbers
   std::optional<layer::Freeze> freeze_;
   os::UniqueFd work_;
-  os::UniqueFd whiteout_;    // O_PATH: the last one that was made
   os::UniqueFd upper_root_;  // readable, for statfs and syncs
   std::set<std::string, std::less<>> whiteout_rows_;
   std::map<OpenFile*, std::unique_ptr<OpenFile>> files_;

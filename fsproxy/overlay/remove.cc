@@ -8,17 +8,27 @@
 #include "fsproxy/overlay/widened.h"
 
 namespace cofferdam::overlay {
+namespace {
 
-// A whiteout at a name that is free. They are names of one inode as long as the file system lets
-// them (link(2), EMLINK): a tree that is deleted needs one inode and not thousands.
+// In work/, where staged names begin with another letter.
+constexpr const char* kWhiteout = "whiteout";
+
+}  // namespace
+
+// A whiteout at a name that is free. All are names of one inode, which lies in work/: making and
+// replacing them neither takes nor frees inodes.
 Status Overlay::make_whiteout(int dir_fd, const std::string& name) {
-  if (whiteout_) {
-    const std::string own = "/proc/self/fd/" + std::to_string(whiteout_.get());
-    if (::linkat(AT_FDCWD, own.c_str(), dir_fd, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
+  const auto link = [&] { return ::linkat(work_.get(), kWhiteout, dir_fd, name.c_str(), 0) == 0; };
+  if (link()) return {};
+  // EMLINK: it has as many names as the file system lets it have (link(2)). They stay, and another
+  // inode begins.
+  if (errno != ENOENT && errno != EMLINK) return layer::make_whiteout(dir_fd, name);
+  if (errno == EMLINK && ::unlinkat(work_.get(), kWhiteout, 0) != 0) {
+    return Error::from_errno("whiteout");
   }
-  TRY(layer::make_whiteout(dir_fd, name));
-  whiteout_.reset(::openat(dir_fd, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  return {};
+  const Status made = layer::make_whiteout(work_.get(), kWhiteout);
+  if (!made.ok() && made.error().error_number() != EEXIST) return made;
+  return link() ? Status() : layer::make_whiteout(dir_fd, name);
 }
 
 // Makes (parent, name) a whiteout in one step, whatever lies there in upper.

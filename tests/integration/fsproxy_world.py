@@ -202,6 +202,10 @@ class World:
         return self.start()
 
     # --- looking
+    def staged(self):
+        """What lies in work/, but for the inode that all whiteouts are names of."""
+        return sorted(set(os.listdir(self.layer / "work")) - {"whiteout"})
+
     def frozen_layers(self):
         """The directories of the frozen layers that upper stands on, the newest first."""
         db = sqlite3.connect(self.layer / "meta")

@@ -547,7 +547,7 @@ def test_a_dead_service_means_no_access_and_the_next_one_starts_clean(world):
     (world.layer / "work/leftover").mkdir()
     (world.layer / "work/leftover/x").write_text("x")
     world.start()
-    assert (world.mnt / "kept").read_text() == "kept" and names(world.layer / "work") == []
+    assert (world.mnt / "kept").read_text() == "kept" and world.staged() == []
 
 
 # --- the user changes lower meanwhile

@@ -89,7 +89,7 @@ def test_behaves_as_a_plain_directory(seed):
         expected = fw.tree(plain)
         assert fw.tree(world.mnt) == expected
         assert world.stop() == 0, world.diagnostics
-        assert os.listdir(world.layer / "work") == []
+        assert world.staged() == []
         with fw.KernelOverlay(world) as kernel:
             # With frozen layers, names in index/ stay that only fsproxy does not count.
             def without_links(seen):

@@ -490,7 +490,7 @@ def test_killed_service_leaves_a_consistent_layer(world):
         thread.join(10)
         assert done.is_set()
     world.start()
-    assert names(world.layer / "work") == []
+    assert world.staged() == []
     present = names(world.mnt)
     assert "file" in present and ("dir" in present) != ("moved" in present)
     where = world.mnt / ("dir" if "dir" in present else "moved")

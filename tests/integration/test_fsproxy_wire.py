@@ -72,6 +72,35 @@ def test_nothing_is_asked_twice_while_nothing_changes(world):
     assert requests(world) - before <= 14
 
 
+def test_files_that_were_read_are_not_asked_for_one_by_one(world):
+    """The kernel doubts the attributes of what was read: they come with the next listing."""
+    names = [f"f{n}" for n in range(200)]
+    for name in names:
+        (world.lower / name).write_text(name)
+    world.start()
+
+    def asked():
+        counts = world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["mounts"][0]["by_operation"]
+        return counts.get("getattr", 0), counts.get("readdirplus", 0)
+
+    def look():
+        assert sorted(os.listdir(world.mnt)) == sorted(names)
+        for name in names:
+            assert os.stat(world.mnt / name).st_size == len(name)
+
+    look()
+    for name in names:
+        assert (world.mnt / name).read_text() == name
+    time.sleep(0.3)
+    getattrs, listings = asked()
+    look()
+    assert asked()[0] - getattrs < 20 and asked()[1] > listings
+    getattrs, listings = asked()
+    look()
+    # One for the directory itself.
+    assert asked()[0] - getattrs < 3 and asked()[1] == listings
+
+
 def test_a_file_replaced_below_is_seen_whole(world):
     (world.lower / "file").write_text("old")
     world.start()
@@ -228,7 +257,7 @@ def test_a_large_copy_up_is_whole(world):
     expected = bytearray((world.lower / "big").read_bytes())
     expected[5 << 20:(5 << 20) + 7] = b"changed"
     assert (world.mnt / "big").read_bytes() == bytes(expected)
-    assert os.listdir(world.layer / "work") == []
+    assert world.staged() == []
     bases = fsproxy_records.bases(world.layer)
     digest = world.run("sha256sum", world.lower / "big", cwd=world.root).split()[0]
     assert [(path, row["state"], row["sha256"].hex()) for path, row in bases.items()] == [("big", 0, digest)]
@@ -240,7 +269,7 @@ def test_many_writers_wait_for_one_copy(world):
     writers = [subprocess.Popen([sys.executable, "-c", SLOW, world.mnt / "big"]) for _ in range(6)]
     assert [w.wait(60) for w in writers] == [0] * 6
     assert (world.mnt / "big").read_bytes()[:3] == b"x\x01\x01"
-    assert os.listdir(world.layer / "work") == []
+    assert world.staged() == []
 
 
 def test_who_waits_for_a_copy_can_be_killed_and_nothing_stays(world):
@@ -253,7 +282,7 @@ def test_who_waits_for_a_copy_can_be_killed_and_nothing_stays(world):
         writer.wait(30)
         # It goes on for everybody else meanwhile.
         assert os.stat(world.mnt / "big").st_size == 256 << 20
-    assert soon(lambda: os.listdir(world.layer / "work") == [])
+    assert soon(lambda: world.staged() == [])
     with open(world.mnt / "big", "r+b") as file:
         file.write(b"x")
     assert os.stat(world.mnt / "big").st_size == 256 << 20
@@ -269,7 +298,7 @@ def test_a_large_copy_counts_and_is_refused_over_the_quota():
             file.write(b"x")
         used = world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["bytes"]
         assert 12 << 20 <= used <= 13 << 20
-        assert os.listdir(world.layer / "work") == []
+        assert world.staged() == []
 
 
 def test_a_file_that_changes_while_it_is_copied_is_no_known_base(world):
@@ -499,7 +528,7 @@ def test_a_file_without_a_name_can_get_one(world):
         os.write(fd, b"!")
         os.close(fd)
         assert (world.mnt / place).read_bytes() == b"content of " + place.encode() + b"!"
-    assert sorted(os.listdir(world.mnt)) == ["dir", "new", "taken"] and os.listdir(world.layer / "work") == []
+    assert sorted(os.listdir(world.mnt)) == ["dir", "new", "taken"] and world.staged() == []
     world.restart()
     assert (world.mnt / "taken").read_bytes() == b"content of taken!"
 
@@ -551,6 +580,20 @@ def test_deleting_a_lower_tree_takes_one_inode_of_upper(world):
         (world.mnt / f"d{number % 3}" / f"f{number}").unlink()
     assert sum(len(os.listdir(world.mnt / f"d{n}")) for n in range(3)) == 0
     assert soon(lambda: world.ask("GET /stats HTTP/1.1\r\n\r\n")[1]["entries"] == 303)
+
+
+def test_replacing_lower_files_one_by_one_takes_no_inode_for_their_whiteouts(world):
+    """As a checkout does: on ext4 every inode that was just freed makes the next creations slower."""
+    for number in range(10):
+        (world.lower / f"f{number}").write_text("x")
+    world.start()
+    seen = set()
+    for number in range(10):
+        (world.mnt / f"f{number}").unlink()
+        st = os.lstat(world.layer / "upper" / f"f{number}")
+        seen.add((st.st_ino, st.st_mode & 0o170000, st.st_rdev))
+        (world.mnt / f"f{number}").write_text("new")
+    assert len(seen) == 1
 
 
 def test_the_same_holds_in_a_user_namespace_without_any_right_outside():
