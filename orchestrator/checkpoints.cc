@@ -173,6 +173,13 @@ bool has_unfinished_rollback(const SandboxRecord& sandbox) {
   return fs::exists(sandbox.directory / kRollback, code);
 }
 
+Status in_no_rollback(const SandboxRecord& sandbox) {
+  if (!has_unfinished_rollback(sandbox)) return {};
+  return Error("a rollback of " + sandbox.name +
+               " was begun and cannot be finished, and would undo what is done now. Remedy: mend "
+               "what the note says and try again");
+}
+
 Status finish_rollback(const SandboxRecord& sandbox) {
   TRY_ASSIGN(std::string id, os::read_file(sandbox.directory / kRollback, 4096));
   while (!id.empty() && id.back() == '\n') id.pop_back();

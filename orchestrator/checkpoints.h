@@ -34,6 +34,8 @@ Result<layer::Checkpoint> checkpoint_ended(const SandboxRecord& sandbox, const s
 // them there.
 Status roll_back(const SandboxRecord& sandbox, const layer::Checkpoint& target);
 bool has_unfinished_rollback(const SandboxRecord& sandbox);
+// An error with the remedy while it is there: what is done now would be undone by it.
+Status in_no_rollback(const SandboxRecord& sandbox);
 Status finish_rollback(const SandboxRecord& sandbox);
 
 // All checkpoints of it become one. How many there were.

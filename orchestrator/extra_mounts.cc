@@ -33,6 +33,11 @@ std::string unescaped(std::string_view text) {
 
 }  // namespace
 
+bool names_a_place(std::string_view pattern) {
+  return pattern.substr(0, pattern.empty() ? 0 : pattern.size() - 1).find('/') !=
+         std::string_view::npos;
+}
+
 Status settle_mounts(Manifest* manifest) {
   for (ExtraMount& mount : manifest->mounts) {
     std::error_code code;
@@ -44,6 +49,12 @@ Status settle_mounts(Manifest* manifest) {
     }
     if (!fs::is_directory(real, code)) return Error::from_errno("mounts: " + mount.source, ENOTDIR);
     mount.source = real.string();
+    for (const char* kernels : {"/proc", "/sys", "/dev"}) {
+      if (real == kernels || mount.source.starts_with(std::string(kernels) + "/")) {
+        return Error("mounts: " + mount.source + ": nothing of " + kernels +
+                     " can be a source; the sandbox has its own");
+      }
+    }
   }
   return {};
 }
@@ -74,6 +85,13 @@ Result<std::vector<ExtraMount>> find_submounts(const Manifest& manifest) {
   TRY_ASSIGN(const std::string table, os::read_file("/proc/self/mountinfo"));
   for (const ExtraMount& mount : manifest.mounts) {
     if (!mount.recursive) continue;
+    // Each file system below is a mount of its own, in which such a pattern would mean another
+    // place.
+    if (std::any_of(mount.hide.begin(), mount.hide.end(), names_a_place)) {
+      return Error("mounts: " + mount.source +
+                   ": a `hide` pattern with a / in it cannot stand beside `recursive: true`. "
+                   "Remedy: hide by name, or list what lies below as mounts of their own");
+    }
     for (const std::string& point : mount_points_below(table, mount.source)) {
       std::error_code code;
       if (!fs::is_directory(point, code)) continue;

@@ -14,6 +14,9 @@ namespace cofferdam::orchestrator {
 // it becomes what the link leads to.
 Status settle_mounts(Manifest* manifest);
 
+// Pure: whether a pattern (gitignore(5)) is meant from a root, and not anywhere below it.
+bool names_a_place(std::string_view pattern);
+
 // The directories on which other file systems are mounted below the sources of recursive mounts: a
 // layer never crosses into another file system, so each becomes a mount of its own.
 Result<std::vector<ExtraMount>> find_submounts(const Manifest& manifest);

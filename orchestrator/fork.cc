@@ -102,7 +102,11 @@ Status drop_grants(const SandboxRecord& sandbox) {
 Status copy_policies(const SandboxRecord& from, const SandboxRecord& to) {
   std::error_code code;
   for (const std::string& name : names_in(from.directory)) {
-    if (!name.ends_with(".json") || name == "state.json" || name == "grants.json") continue;
+    // What was merged from the origin is the origin's: an undo there says nothing here.
+    if (!name.ends_with(".json") || name == "state.json" || name == "grants.json" ||
+        name == "merged.json") {
+      continue;
+    }
     TRY_ASSIGN(std::string text, os::read_file(from.directory / name));
     for (std::size_t at = 0; (at = text.find(from.id, at)) != std::string::npos;) {
       text.replace(at, from.id.size(), to.id);

@@ -25,11 +25,14 @@ bool lies_in(const fs::path& path, const fs::path& directory) {
   return !rest.empty() && *rest.begin() != "..";
 }
 
-Result<std::string> from_file(const std::string& name, const fs::path& workspace) {
+Result<std::string> from_file(const std::string& name, const SecretQuery& query) {
   std::error_code code;
   const fs::path real = fs::canonical(name, code);
   if (code) return Error::from_errno(name, code.value());
-  if (lies_in(real, workspace)) {
+  const bool mounted = std::any_of(query.shown.begin(), query.shown.end(),
+                                   [&](const fs::path& source) { return lies_in(real, source); });
+  if (mounted) return Error(name + " lies in a mount, where the workload could read it; move it");
+  if (lies_in(real, query.workspace)) {
     return Error(name + " lies in the workspace, where the workload could read it; move it");
   }
   struct stat st {};
@@ -62,16 +65,16 @@ Result<std::string> from_command(const std::vector<std::string>& words, const fs
   return std::move(output.out);
 }
 
-Result<std::string> read_value(const SecretRule& rule, const fs::path& workspace) {
-  if (!rule.file.empty()) return from_file(rule.file, workspace);
-  if (!rule.command.empty()) return from_command(rule.command, workspace);
+Result<std::string> read_value(const SecretRule& rule, const SecretQuery& query) {
+  if (!rule.file.empty()) return from_file(rule.file, query);
+  if (!rule.command.empty()) return from_command(rule.command, query.workspace);
   const char* value = std::getenv(rule.env.c_str());
   if (value == nullptr) return Error("you have no variable " + rule.env);
   return std::string(value);
 }
 
-Result<SecretPlan> read_secret(const SecretRule& rule, const fs::path& workspace) {
-  TRY_ASSIGN(std::string value, read_value(rule, workspace));
+Result<SecretPlan> read_secret(const SecretRule& rule, const SecretQuery& query) {
+  TRY_ASSIGN(std::string value, read_value(rule, query));
   if (value.ends_with('\n')) value.pop_back();
   if (value.ends_with('\r')) value.pop_back();
   if (value.size() < secrets::kLeastSecret) {
@@ -97,7 +100,7 @@ Result<std::vector<SecretPlan>> read_secrets(const std::vector<SecretRule>& rule
                  rule.commands.end();
         });
     if (!wanted) continue;
-    auto secret = read_secret(rule, query.workspace);
+    auto secret = read_secret(rule, query);
     if (!secret.ok()) return secret.error().context("secret " + rule.name);
     out.push_back(std::move(secret).value());
   }

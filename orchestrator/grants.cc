@@ -54,12 +54,14 @@ Result<os::FileLock> lock_grants(const SandboxRecord& sandbox) {
 
 // The policy with the grant in front, so that its budgets and its end are its own even where
 // another rule allows the same; without the rules whose time is over.
-Result<Json> policy_with(const SandboxRecord& sandbox, const Grant& grant) {
+Result<Json> policy_with(const SandboxRecord& sandbox, const Grant& grant,
+                         const policy::Budget& budget) {
   TRY_ASSIGN(const std::string text, os::read_file(sandbox.egress_policy()));
   TRY_ASSIGN(Json policy, parse_json(text).context("egress.json"));
   Json rules = Json::array();
   rules.push_back(
       {{"id", grant.id}, {"rule", grant.rule}, {"source", "grant"}, {"expires", grant.expires}});
+  if (budget != policy::Budget{}) rules.back()["budgets"] = policy::to_json(budget);
   for (const Json& rule : policy.value("rules", Json::array())) {
     const auto end = parse_rfc3339(rule.value("expires", ""));
     if (!end || *end > wall_now()) rules.push_back(rule);
@@ -117,7 +119,7 @@ Result<Grant> give_grant(const SandboxRecord& sandbox, const GrantRequest& reque
   const std::string before = grants.empty() ? sandbox.manifest : grants.back().manifest;
   grant.manifest = before;
   grant.manifest = "sha256:" + to_hex(sha256(canonical_json(grant_json(grant))));
-  TRY_ASSIGN(const Json policy, policy_with(sandbox, grant));
+  TRY_ASSIGN(const Json policy, policy_with(sandbox, grant, request.budget));
   // Nothing is allowed that is not recorded.
   TRY_ASSIGN(os::UniqueFd fd, os::open_file(sandbox.events(), O_WRONLY | O_APPEND));
   log::EventLog events(std::move(fd),

@@ -9,6 +9,7 @@
 #include "common/base/json_text.h"
 #include "common/base/result.h"
 #include "common/base/text_time.h"
+#include "common/policy/budget.h"
 #include "orchestrator/sandbox_store.h"
 
 namespace cofferdam::orchestrator {
@@ -29,6 +30,7 @@ struct GrantRequest {
   std::chrono::milliseconds duration{0};
   std::string who;
   std::string why;
+  policy::Budget budget;  // that the organisation's rules leave it
 };
 
 // In the order in which they were given; none for a sandbox that has none.

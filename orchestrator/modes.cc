@@ -116,8 +116,11 @@ Result<std::string> mode_of(const SandboxRecord& sandbox) {
   return manifest.value("mode", "workspace");
 }
 
-Result<ModeSwitch> switch_mode(const SandboxRecord& sandbox, const ModeRequest& request) {
-  TRY_ASSIGN(const os::FileLock lock, lock_rights(sandbox));
+Result<ModeSwitch> switch_mode(const SandboxRecord& given, const ModeRequest& request) {
+  TRY_ASSIGN(const os::FileLock lock, lock_rights(given));
+  // As it is now: it may have started while another switch was made.
+  TRY_ASSIGN(const SandboxStore store, SandboxStore::open());
+  TRY_ASSIGN(const SandboxRecord sandbox, store.reload(given));
   TRY(sandbox.in_no_phase());
   TRY_ASSIGN(std::vector<ModeSwitch> switches, read_mode_switches(sandbox));
   ModeSwitch made;

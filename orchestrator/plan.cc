@@ -6,6 +6,7 @@
 #include "common/policy/egress_rule.h"
 #include "common/policy/fs_rules.h"
 #include "common/policy/upstream_proxy.h"
+#include "orchestrator/extra_mounts.h"
 #include "orchestrator/make_plan.h"
 #include "orchestrator/manifest/quantity.h"
 
@@ -132,6 +133,18 @@ Status plan_extra_mounts(const PlanRequest& request, Plan* plan) {
     const fs::path state = request.sandbox_directory.parent_path().parent_path();
     if (lies_in(extra.source, state) || lies_in(state, extra.source)) {
       return Error("mounts: " + extra.source + " holds Cofferdam's state directory");
+    }
+    // The patterns would mean another place there.
+    const bool inside =
+        lies_in(extra.source, plan->workspace) || lies_in(plan->workspace, extra.source);
+    const auto& rules = request.manifest.file_rules;
+    const auto hidden = std::find_if(rules.begin(), rules.end(), [](const FileRule& rule) {
+      return rule.action == "hide" && names_a_place(rule.pattern);
+    });
+    if (inside && hidden != rules.end()) {
+      return Error("mounts: " + extra.source + " shares files with the workspace, where " +
+                   hidden->pattern + " is hidden by its place (" + hidden->source +
+                   "). Remedy: hide by name, or leave the mount out");
     }
     MountPlan mount{"mount" + std::to_string(++number), extra.target, extra.source, std::nullopt,
                     extra.cow};

@@ -109,6 +109,7 @@ struct Plan {
   Json egress_policy;  // docs/processes.md
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;
+  std::map<std::string, std::string> own_env;  // of argv alone, over env; never kept
   // Read-only copies placed inside, path → content (0444): CA bundles and the like, for /etc and
   // HOME.
   std::map<std::string, std::string> files;

@@ -101,6 +101,18 @@ class Folder final {
     return at;
   }
 
+  // One name after the other: a path may be longer than any call takes.
+  Result<os::UniqueFd> open_made(const std::string& path) const {
+    TRY_ASSIGN(os::UniqueFd at, os::open_in_tree(to_.get(), "", O_RDONLY | O_DIRECTORY));
+    for (std::size_t from = 0; from < path.size();) {
+      const std::size_t slash = std::min(path.find('/', from), path.size());
+      TRY_ASSIGN(
+          at, os::open_in_tree(at.get(), path.substr(from, slash - from), O_RDONLY | O_DIRECTORY));
+      from = slash + 1;
+    }
+    return at;
+  }
+
   // Also where its owner took the permission away.
   static Result<os::UniqueFd> open_readable(int dir, const std::string& name, mode_t mode) {
     auto opened = os::open_in_tree(dir, name, O_RDONLY | O_DIRECTORY);
@@ -118,7 +130,7 @@ class Folder final {
   Status fold_directory(const Pending& at, std::vector<Pending>& pending) {
     TRY_ASSIGN(const Parts parts, parts_of(at.path));
     if (parts.dirs.empty()) return Error("squash: " + at.path + " is no directory any more", EIO);
-    TRY_ASSIGN(const os::UniqueFd to, os::open_in_tree(to_.get(), at.path, O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const os::UniqueFd to, open_made(at.path));
     if (parts.cut && !at.cut) TRY(set_opaque(to.get(), marks_));
     std::unordered_set<std::string> seen;
     for (const os::UniqueFd& part : parts.dirs) {
@@ -148,7 +160,7 @@ class Folder final {
 
   Status dress(const std::string& path) {
     TRY_ASSIGN(const Parts parts, parts_of(path));
-    TRY_ASSIGN(const os::UniqueFd to, os::open_in_tree(to_.get(), path, O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const os::UniqueFd to, open_made(path));
     struct stat st {};
     struct stat own {};
     if (::fstat(parts.dirs.front().get(), &st) != 0 || ::fstat(to.get(), &own) != 0) {

@@ -8,6 +8,7 @@
 #include "common/os/files.h"
 #include "orchestrator/changes/changes.h"
 #include "orchestrator/changes/known_secrets.h"
+#include "orchestrator/checkpoints.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/pager.h"
 #include "orchestrator/cli/review.h"
@@ -95,6 +96,7 @@ Result<OwnedSandbox> own_ended(const SandboxRecord& sandbox, const std::string& 
     return Error(sandbox.name +
                  " was cut short: cofferdam reap first, so that nothing of it still writes");
   }
+  TRY(in_no_rollback(owned->record));
   return std::move(*owned);
 }
 

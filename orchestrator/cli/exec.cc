@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "orchestrator/changes/journal.h"
+#include "orchestrator/checkpoints.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/manifest/narrow.h"
@@ -80,6 +81,7 @@ Result<RunOutcome> exec_where_it_is(const SandboxStore& store, SandboxRecord rec
         const Reaped reaped = reap_one(&sandbox);
         if (!reaped.failed.empty()) return Error(reaped.failed.front());
       }
+      TRY(in_no_rollback(sandbox.record));
       if (changes::Journal::has_active(sandbox.record)) {
         return Error("a merge of it is not brought to an end yet");
       }

@@ -42,7 +42,7 @@ Result<Plan> plan_again(const OwnedSandbox& sandbox, const SandboxStore& store,
   plan.interactive = exec.interactive;
   plan.terminal = exec.request.terminal;
   if (plan.terminal && !plan.env.contains("TERM")) plan.env["TERM"] = "xterm-256color";
-  for (const auto& [name, value] : exec.carried) plan.env[name] = value;
+  for (const auto& [name, value] : exec.carried) plan.own_env[name] = value;
   for (const std::string& name : restored.missing_variables) {
     if (exec.carried.contains(name)) continue;
     note(name + " was given to the first run alone and is not kept; --env " + name +

@@ -21,12 +21,13 @@ struct Options {
 };
 
 // The organisation bounds what a person may grant.
-Status check_limit(const std::string& rule) {
+Status limit_rule(GrantRequest* request) {
   TRY_ASSIGN(const SandboxStore store, SandboxStore::open());
   TRY_ASSIGN(const ManifestPlaces places, manifest_places(state_directory(store)));
   TRY_ASSIGN(const auto limit, organisation_limit(places));
   if (!limit) return {};
-  if (const std::string fault = rule_fault(*limit, rule); !fault.empty()) return Error(fault);
+  TRY_ASSIGN(const NetworkRule rule, permitted_rule(*limit, request->rule));
+  request->budget = rule.budget;
   return {};
 }
 
@@ -48,7 +49,7 @@ Status fill(const Options& options, GrantRequest* request) {
 int grant(const Context& context, const Options& options) {
   GrantRequest request;
   if (Status filled = fill(options, &request); !filled.ok()) return fail(filled.error());
-  if (Status permitted = check_limit(options.rule); !permitted.ok()) return fail(permitted.error());
+  if (Status permitted = limit_rule(&request); !permitted.ok()) return fail(permitted.error());
   const auto sandbox = find_sandbox(context, options.sandbox);
   if (!sandbox.ok()) return fail(sandbox.error());
   if (sandbox->state != SandboxState::kRunning) {

@@ -258,7 +258,8 @@ Result<PreparedRun> prepare_run(const Context& context, const RunOptions& option
   }
   if (loaded.organisation) TRY(narrow_additions(*loaded.organisation, &request));
   for (const std::string& taken : request.manifest.narrowed) request.notes.push_back(taken);
-  SecretQuery wanted{{}, options.detach, request.workspace.path};
+  SecretQuery wanted{{}, options.detach, request.workspace.path, {}};
+  for (const ExtraMount& mount : request.manifest.mounts) wanted.shown.emplace_back(mount.source);
   if (!context.command.empty()) wanted.programs.push_back(context.command.front());
   for (const PhaseRule& phase : request.manifest.phases) {
     wanted.programs.push_back(phase.command.front());

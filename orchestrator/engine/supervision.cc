@@ -23,7 +23,10 @@ using Which = Services::Which;
 
 WorkloadSpec make_spec(const Plan& plan) {
   WorkloadSpec spec{plan.argv, {}, plan.directory};
-  for (const auto& [name, value] : plan.env) spec.env.push_back(name + "=" + value);
+  for (const auto& [name, value] : plan.env) {
+    if (!plan.own_env.contains(name)) spec.env.push_back(name + "=" + value);
+  }
+  for (const auto& [name, value] : plan.own_env) spec.env.push_back(name + "=" + value);
   for (const SecretPlan& secret : plan.secrets) {
     if (secret.as_file || plan.argv.empty() || !secret.is_for(plan.argv[0])) continue;
     spec.env.push_back(secret.name + "=" + secret.value);

@@ -176,7 +176,8 @@ class Narrowing final {
         if (mount.cow && !permitted.cow) tell("mounts: " + mount.source + " is read only");
         mount.cow = mount.cow && permitted.cow;
         mount.recursive = mount.recursive && permitted.recursive;
-        mount.follow_symlink = mount.follow_symlink && permitted.follow_symlink;
+        mount.follow_symlink =
+            mount.follow_symlink && permitted.follow_symlink && mount.source == permitted.source;
         if (mount.classification.empty()) mount.classification = permitted.classification;
         mount.hide.insert(mount.hide.end(), permitted.hide.begin(), permitted.hide.end());
         return false;
@@ -274,6 +275,7 @@ class Narrowing final {
     }
     for (const auto& [name, value] : l_.env_set) {
       m_.env_set[name] = value;
+      for (PhaseRule& phase : m_.phases) phase.env.erase(name);
       is_of_limit("env.set." + name);
     }
   }
@@ -373,13 +375,14 @@ std::string mode_fault(const ManifestLimit& limit, std::string_view mode) {
   return probe.mode == mode ? "" : limit.source + " permits at most mode " + probe.mode;
 }
 
-std::string rule_fault(const ManifestLimit& limit, std::string_view rule) {
+Result<NetworkRule> permitted_rule(const ManifestLimit& limit, std::string_view rule) {
   Manifest probe;
   probe.engine = limit.keys.value("engine", probe.engine);
   probe.rules.push_back({std::string(rule), "grant", {}});
-  if (const Status done = narrow(&probe, limit); !done.ok()) return done.error().message();
+  TRY(narrow(&probe, limit));
   const bool kept = probe.rules.size() == 1 && probe.rules[0].text == rule;
-  return kept ? "" : limit.source + " does not permit " + std::string(rule);
+  if (!kept) return Error(limit.source + " does not permit " + std::string(rule));
+  return probe.rules[0];
 }
 
 }  // namespace cofferdam::orchestrator

@@ -24,8 +24,9 @@ struct ManifestLimit {
 // nothing common is left of what cannot be empty (engine, image, tenant, include) it is an error.
 Status narrow(Manifest* manifest, const ManifestLimit& limit);
 
-// Whether the limit lets a sandbox have this mode, or reach this rule's host; "" or why not.
+// Whether the limit lets a sandbox have this mode; "" or why not.
 std::string mode_fault(const ManifestLimit& limit, std::string_view mode);
-std::string rule_fault(const ManifestLimit& limit, std::string_view rule);
+// The rule with the budget that the limit leaves it; an error where it does not permit it whole.
+Result<NetworkRule> permitted_rule(const ManifestLimit& limit, std::string_view rule);
 
 }  // namespace cofferdam::orchestrator

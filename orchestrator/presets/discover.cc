@@ -121,6 +121,10 @@ Result<PresetResult> discover_npm(const PresetQuery& query, const ResolveHost& r
                           "package.json"};
   TRY_ASSIGN(const std::string json, ask_client(question, query).context("preset npm"));
   TRY_ASSIGN(const NpmConfig config, parse_npm_config(json).context("preset npm"));
+  // Of the workspace, or a link into it: it would choose its own allowlist.
+  for (const std::string& file : config.files) {
+    TRY(read_own_file(file, query).context("preset npm"));
+  }
   TRY_ASSIGN(const NpmSurroundings surroundings, npm_surroundings(config, query));
   return npm_preset(config, surroundings, resolve);
 }
@@ -212,7 +216,8 @@ Result<PresetResult> discover_apt(const fs::path& directory, const PresetQuery& 
 Result<PresetResult> discover_git(const PresetQuery& query, const ResolveHost& resolve) {
   const fs::path git = find_client("git", query);
   if (git.empty()) return Error("preset git: no git on this machine to ask; say --allow HOST");
-  Question question{{git.string(), "config", "--list", "--includes", "-z"}, {}, {}};
+  Question question{
+      {git.string(), "config", "--list", "--includes", "--show-origin", "-z"}, {}, {}};
   if (const auto config = own_variable("XDG_CONFIG_HOME")) {
     question.more.push_back("XDG_CONFIG_HOME=" + *config);
   }
@@ -221,6 +226,9 @@ Result<PresetResult> discover_git(const PresetQuery& query, const ResolveHost& r
     question.more.push_back("GIT_CONFIG_GLOBAL=" + *file);
   }
   TRY_ASSIGN(const std::string list, ask_client(question, query).context("preset git"));
+  for (const std::string& file : origins_of_git_config(list)) {
+    TRY(read_own_file(file, query).context("preset git"));
+  }
   const GitConfig config = parse_git_config(list);
   std::string certificates;
   if (!config.ca_file.empty()) {

@@ -1,5 +1,7 @@
 #include "orchestrator/presets/git.h"
 
+#include <algorithm>
+
 #include "orchestrator/presets/client_files.h"
 
 namespace cofferdam::orchestrator {
@@ -14,6 +16,20 @@ std::string without_user(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> origins_of_git_config(std::string_view list) {
+  constexpr std::string_view kFile = "file:";
+  std::vector<std::string> out;
+  while (!list.empty()) {
+    const std::size_t end = list.find('\0');
+    const std::string_view entry = list.substr(0, end);
+    list = end == std::string_view::npos ? std::string_view() : list.substr(end + 1);
+    if (!entry.starts_with(kFile)) continue;
+    std::string file(entry.substr(kFile.size()));
+    if (std::find(out.begin(), out.end(), file) == out.end()) out.push_back(std::move(file));
+  }
+  return out;
+}
 
 GitConfig parse_git_config(std::string_view list) {
   GitConfig out;

@@ -26,6 +26,8 @@ struct GitConfig {
 
 // The output of `git config --list -z`.
 GitConfig parse_git_config(std::string_view list);
+// The files that such a list was read from, made with --show-origin.
+std::vector<std::string> origins_of_git_config(std::string_view list);
 
 Result<PresetResult> git_preset(const GitConfig& config, const std::string& certificates,
                                 const ResolveHost& resolve);

@@ -31,7 +31,7 @@ Result<NpmConfig> parse_npm_config(std::string_view text) {
   if (!config.is_object()) return Error("npm's configuration: not an object");
   auto registry = parse_registry_url(text_of(config, "registry"));
   if (!registry.ok()) return registry.error().context("npm's configured registry");
-  NpmConfig out{std::move(registry).value(), {}, {}, {}, {}};
+  NpmConfig out{std::move(registry).value(), {}, {}, {}, {}, {}};
   for (const auto& [key, value] : config.items()) {
     if (!key.starts_with("@") || !key.ends_with(":registry") || !value.is_string()) continue;
     const std::string scope = key.substr(0, key.size() - std::string_view(":registry").size());
@@ -48,6 +48,9 @@ Result<NpmConfig> parse_npm_config(std::string_view text) {
     }
   }
   out.node_directory = text_of(config, "nodedir");
+  for (const char* key : {"userconfig", "globalconfig"}) {
+    if (const std::string file = text_of(config, key); !file.empty()) out.files.push_back(file);
+  }
   return out;
 }
 

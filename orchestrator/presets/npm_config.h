@@ -18,9 +18,10 @@ struct NpmConfig {
     RegistryUrl registry;
   };
   std::vector<Scoped> scoped;
-  std::string ca_file;          // path, or empty
-  std::vector<std::string> ca;  // PEM texts
-  std::string node_directory;   // headers for native modules, or empty
+  std::string ca_file;             // path, or empty
+  std::vector<std::string> ca;     // PEM texts
+  std::string node_directory;      // headers for native modules, or empty
+  std::vector<std::string> files;  // that npm has read, where they are
 };
 
 // The output of `npm config ls --json`. Tokens are never taken from it.

@@ -128,6 +128,32 @@ def test_a_fork_has_none_of_the_grants(world):
         asked(world, "rm", "--force", sandbox)
 
 
+def test_what_a_fork_changed_is_not_merged_because_its_origin_was(world):
+    origin = ran(world, "echo new > a.txt; echo n > n")
+    asked(world, "merge", origin)
+    fork = json.loads(asked(world, "fork", origin, "--json"))["sandbox"]
+    asked(world, "undo", origin)
+    assert "n" in asked(world, "diff", fork, "--name-status")
+    assert "unmerged changes" in asked(world, "rm", fork, status=125)
+    asked(world, "merge", fork)
+    assert (world.project / "a.txt").read_text() == "new\n" and (world.project / "n").read_text() == "n\n"
+
+
+def test_nothing_is_done_while_a_rollback_cannot_be_finished(world):
+    sandbox = ran(world, "echo 1 > f1")
+    asked(world, "checkpoint", sandbox, "c0")
+    asked(world, "exec", sandbox, "--", "sh", "-c", "echo 2 > f2")
+    subprocess.run(["chattr", "+i", directory(world, sandbox) / "layers"], check=True)
+    try:
+        asked(world, "rollback", sandbox, "c0", status=125)
+        for words in (("exec", sandbox, "--", "true"), ("merge", sandbox), ("checkpoint", sandbox), ("squash", sandbox)):
+            assert "would undo what is done now" in asked(world, *words, status=125), words
+    finally:
+        subprocess.run(["chattr", "-i", directory(world, sandbox) / "layers"], check=True)
+    assert "f1" in changes(world, sandbox) and "f2" not in changes(world, sandbox)
+    asked(world, "exec", sandbox, "--", "test", "-e", "f1")
+
+
 def test_a_rollback_that_was_cut_short_is_finished(world):
     sandbox = ran(world, "echo 1 > one; echo h > ~/h")
     answer = json.loads(asked(world, "checkpoint", sandbox, "--json"))

@@ -703,13 +703,17 @@ def test_a_client_that_never_reads(hurried, world):
 
 
 def test_a_server_that_never_reads(hurried, world):
-    world.raw.handler = lambda sock, head: time.sleep(15)
+    over = threading.Event()
+    world.raw.handler = lambda sock, head: over.wait(60)
     with hurried.connect("127.0.0.1", 3128) as sock:
         sock.sendall(get(RAW, "/", "Content-Length: 1000000000\r\n", "POST").encode())
         with contextlib.suppress(OSError):
             while True:
                 sock.sendall(b"x" * 65536)
-    assert sessions_end(hurried, 10)
+    try:
+        assert sessions_end(hurried, 10)
+    finally:
+        over.set()
 
 
 def test_connections_that_wait_for_their_next_request(hurried):
@@ -814,7 +818,8 @@ def test_an_exchange_in_progress_at_the_end_is_recorded(world):
     def halfway(sock, head):
         if b"/answering" in head:
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-        time.sleep(8)
+        over.wait(60)
+    over = threading.Event()
     world.raw.handler = halfway
     with Gate(world, rules=RULES) as gate:
         socks = []
@@ -826,6 +831,7 @@ def test_an_exchange_in_progress_at_the_end_is_recorded(world):
         while sum(p in h for h in world.raw.heads for p in ("/silent", "/answering", "/uploading")) < 3 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert gate.stop() == 0
+        over.set()
         events = {e["path"]: e for e in gate.events(event="egress", host=RAW)}
         assert set(events) == {"/silent", "/answering", "/uploading"}
         assert all(e["verdict"] == "allow" and e["bytes_up"] > 0 for e in events.values())

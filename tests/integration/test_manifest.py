@@ -122,6 +122,25 @@ def test_include_leaves_only_what_is_named(world):
     assert json.loads(world("diff", "last", "--json").stdout)["changes"][0]["path"] == "src/new.py"
 
 
+def test_a_mount_that_would_show_what_is_hidden_is_refused(world):
+    put(world.project / "secret/k", SECRET).chmod(0o600)
+    put(world.root / "data/x", "x\n")
+    put(world.root / "data/token", SECRET).chmod(0o600)
+    for text, why in (
+            (f"mounts: [{{source: {world.root}/data, recursive: true, hide: [/other/x]}}]\n", "cannot stand beside `recursive: true`"),
+            ("mounts: [{source: /proc, target: /srv/p}]\n", "nothing of /proc can be a source"),
+            ("mounts: [{source: /sys/kernel, target: /srv/p}]\n", "nothing of /sys can be a source"),
+            (f"workspace: {{hide: [/secret/k]}}\nmounts: [{{source: {world.project}/secret, target: /srv/s}}]\n", "hidden by its place"),
+            (f"mounts: [{{source: {world.root}/data, target: /srv/d}}]\n"
+             f"secrets: [{{name: S, from: {{file: {world.root}/data/token}}, commands: [true]}}]\n", "lies in a mount")):
+        result = world.run("--manifest", manifest(world, text), "--", "true")
+        assert result.returncode == 125 and why in message(result), (text, message(result))
+    # By name it holds wherever the file lies.
+    asked = manifest(world, f"workspace: {{hide: [k]}}\nmounts: [{{source: {world.project}/secret, target: /srv/s}}]\n")
+    result = world.run("--manifest", asked, "--", "sh", "-c", "ls /srv/s | wc -l; cat /srv/s/k")
+    assert result.stdout == b"0\n" and result.returncode != 0, message(result)
+
+
 def test_nothing_lifts_what_include_leaves_out(world):
     put(world.project / "src/a", "a\n")
     put(world.project / ".env.example", "x\n")

@@ -1,4 +1,5 @@
 """Phases: commands before the workload, each with its own network, variables and time, over one layer."""
+import datetime
 import json
 import pathlib
 import shutil
@@ -71,6 +72,13 @@ def test_a_failed_phase_stops_or_warns_and_time_is_its_own(world):
     assert result.returncode == 124 and b"ran" not in result.stdout
     result = world.run("--manifest", manifest(world, phase % ("kill -9 $$", "1m", "stop")), "--", "echo", "ran")
     assert result.returncode == 137
+
+
+def test_the_manifests_end_bounds_every_life(world):
+    end = (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=4)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    asked = manifest(world, f"expiry: '{end}'\nphases: [{{name: one, command: [sleep, '300'], on_failure: warn}}]\n")
+    result = world.run("--manifest", asked, "--", "echo", "ran")
+    assert result.returncode == 125 and result.stdout == b"" and "its manifest expired" in message(result), message(result)
 
 
 def test_a_phases_rights_end_with_it_also_when_it_fails_or_is_killed(world):

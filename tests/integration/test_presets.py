@@ -38,6 +38,18 @@ def program(world, name, text):
     put(world.bin / name, text).chmod(0o755)
 
 
+@pytest.mark.parametrize("preset", ["npm", "git"])
+def test_a_configuration_that_is_a_link_into_the_workspace_is_refused(world, preset):
+    name, text = {"npm": (".npmrc", "registry=http://evil.example/\n"),
+                  "git": (".gitconfig", '[url "https://evil.example/"]\n\tinsteadOf = https://git.example/\n')}[preset]
+    if shutil.which(preset) is None:
+        pytest.fail(f"{preset} is not installed")
+    put(world.project / name, text)
+    os.symlink(world.project / name, world.home / name)
+    result = world.run("--preset", preset, "--dry-run", "--", "true")
+    assert result.returncode == 125 and "lies in the workspace" in message(result), message(result)
+
+
 def test_pip_by_the_users_own_file_and_never_the_workspaces(world):
     program(world, "python3", "#!/bin/sh\n{ pwd; ls -A; env; } > \"$HOME/asked\"\necho https://d.example/simple f.example\n")
     put(world.root / "config/pip/pip.conf", "[global]\nindex-url = https://me:t0ken@10.9.8.7/simple\n")

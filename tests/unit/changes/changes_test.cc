@@ -161,6 +161,20 @@ TEST(Changes, ExtendedAttributesThatStayBehindAreSaid) {
   EXPECT_EQ(set.omissions[0].detail, "1 extended attribute stays behind");
 }
 
+TEST(Changes, ExtendedAttributesThatWereTakenAwayAreSaid) {
+  const Workbench bench(base());
+  if (::setxattr((bench.workspace() / "a.txt").c_str(), "user.note", "v", 1, 0) != 0) {
+    GTEST_SKIP() << "no user.* here";
+  }
+  LayerBuilder layer(bench.workspace());
+  layer.put("a.txt", file("changed"));
+  layer.set_rules(Json::array(), true);
+  const ChangeSet set = changes_of(layer);
+  ASSERT_EQ(set.omissions.size(), 1U);
+  EXPECT_EQ(set.omissions[0].path, "a.txt");
+  EXPECT_EQ(set.omissions[0].detail, "its extended attributes stay as they are");
+}
+
 TEST(Changes, HiddenPathsAreNeverChanges) {
   const Workbench bench(base());
   LayerBuilder layer(bench.workspace());

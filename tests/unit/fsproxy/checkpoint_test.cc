@@ -424,6 +424,29 @@ TEST_F(CheckpointTest, FoldedLayersShowTheSame) {
   EXPECT_EQ(layers_on_disk().size(), 1U);
 }
 
+// Longer than any call takes a path (PATH_MAX).
+TEST_F(CheckpointTest, ATreeOfAnyDepthIsFolded) {
+  const auto descend = [&](bool make) {
+    NodeId at = kRootId;
+    for (int level = 0; level < 30 && at != 0; ++level) {
+      const std::string name = std::string(200, 'n') + std::to_string(level);
+      if (make) {
+        EXPECT_TRUE(view_->make_directory(at, name, 0755).ok());
+      }
+      const auto entry = view_->lookup(at, name);
+      at = entry.ok() ? entry->node->id : 0;
+    }
+    return at;
+  };
+  ASSERT_NE(descend(true), 0U);
+  freeze();
+  make("one", "1");
+  freeze();
+  squash();
+  EXPECT_EQ(layers_on_disk().size(), 1U);
+  EXPECT_NE(descend(false), 0U);
+}
+
 TEST_F(CheckpointTest, ARollbackShowsWhatTheCheckpointShowed) {
   write("h1", "ONE");
   make("a", "a");

@@ -180,9 +180,43 @@ TEST(Narrow, BoundsWhatIsGrantedLater) {
   EXPECT_EQ(mode_fault(limit_of("mode: workspace\n"), "workspace"), "");
   EXPECT_NE(mode_fault(limit_of("mode: workspace\n"), "open"), "");
   EXPECT_NE(mode_fault(limit_of("network: {rules: [a.example]}\n"), "open"), "");
-  EXPECT_EQ(rule_fault(limit_of("network: {rules: ['*.a.example']}\n"), "b.a.example"), "");
-  EXPECT_NE(rule_fault(limit_of("network: {rules: ['*.a.example']}\n"), "evil.example"), "");
-  EXPECT_EQ(rule_fault(limit_of("process: {pids: 5}\n"), "evil.example"), "");
+  const ManifestLimit limit =
+      limit_of("network: {rules: [{rule: '*.a.example', budgets: {bytes_up: 1000}}]}\n");
+  const auto permitted = permitted_rule(limit, "b.a.example");
+  ASSERT_TRUE(permitted.ok());
+  EXPECT_EQ(permitted->budget.bytes_up, 1000U) << "a grant is no way around a budget";
+  EXPECT_FALSE(permitted_rule(limit, "evil.example").ok());
+  EXPECT_TRUE(permitted_rule(limit_of("process: {pids: 5}\n"), "evil.example").ok());
+}
+
+TEST(Narrow, ToMonitorIsToOpen) {
+  for (const char* most : {"mode: workspace\n", "mode: read-only\n"}) {
+    Manifest manifest = manifest_of("network: {mode: monitor}\n");
+    ASSERT_TRUE(narrow(&manifest, limit_of(most)).ok());
+    EXPECT_EQ(manifest.network_mode, "enforce") << most;
+  }
+  Manifest manifest = manifest_of("network: {mode: monitor}\n");
+  ASSERT_TRUE(narrow(&manifest, limit_of("process: {pids: 5}\n")).ok());
+  EXPECT_EQ(manifest.network_mode, "monitor");
+}
+
+TEST(Narrow, ALinkIsFollowedOnlyWhereItIsPermittedItself) {
+  const ManifestLimit limit = limit_of("mounts: [{source: /srv/pub, follow_symlink: true}]\n");
+  Manifest manifest = manifest_of(
+      "mounts: [{source: /srv/pub/link, target: /x, follow_symlink: true},"
+      " {source: /srv/pub, target: /y, follow_symlink: true}]\n");
+  ASSERT_TRUE(narrow(&manifest, limit).ok());
+  ASSERT_EQ(manifest.mounts.size(), 2U);
+  EXPECT_FALSE(manifest.mounts[0].follow_symlink);
+  EXPECT_TRUE(manifest.mounts[1].follow_symlink);
+}
+
+TEST(Narrow, AVariableThatIsSetThereIsSetInPhasesToo) {
+  Manifest manifest =
+      manifest_of("phases: [{name: one, command: [make], env: {CI: phase, OWN: mine}}]\n");
+  ASSERT_TRUE(narrow(&manifest, limit_of("env: {set: {CI: org}}\n")).ok());
+  EXPECT_EQ(manifest.env_set.at("CI"), "org");
+  EXPECT_EQ(manifest.phases[0].env, (std::map<std::string, std::string>{{"OWN", "mine"}}));
 }
 
 std::string origin_of(const Manifest& manifest, const std::string& key, const std::string& value) {
