@@ -77,6 +77,7 @@ class Resolver final {
   Async<Resolution> resolve(policy::HostName name, bool complete);
 
   std::uint64_t questions_sent() const { return questions_; }
+  std::size_t questions_under_way() const { return flights_.size(); }
   std::size_t kept_answers() const { return cache_.size(); }
   std::uint64_t cache_hits() const { return cache_hits_; }
 

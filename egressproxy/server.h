@@ -39,6 +39,8 @@ class Server final {
   void stop();
 
   std::size_t sessions() const { return sessions_.size(); }
+  // Connections that are not brought to an end yet, those that are turned away among them.
+  std::size_t in_progress() const { return sessions_.size() + leaving_; }
   std::uint64_t accepted() const { return accepted_; }
   std::uint64_t refused() const { return refused_; }
 

@@ -14,8 +14,10 @@
 namespace cofferdam::egressproxy {
 namespace {
 
-// How long the last records may take to be written at the end.
+// How long the last records may take to be written at the end, and how often it is asked whether
+// anything is still to be recorded.
 constexpr milliseconds kEndGrace{300};
+constexpr milliseconds kEndLook{2};
 
 Result<std::shared_ptr<const policy::EgressPolicy>> read_policy(const std::string& file) {
   TRY_ASSIGN(const std::string text, os::read_file(file));
@@ -58,8 +60,14 @@ Result<os::UniqueFd> open_events(const Options& options) {
 // Ends the loop in order: no new connections, records of the old ones, then the end.
 class Ending final {
  public:
-  Ending(asio::io_context& context, Server& server, LivePolicy& policy, Control* control)
-      : context_(context), server_(server), policy_(policy), control_(control), grace_(context) {}
+  Ending(asio::io_context& context, const StatusSources& sources, Server& server,
+         LivePolicy& policy, Control* control)
+      : context_(context),
+        sources_(sources),
+        server_(server),
+        policy_(policy),
+        control_(control),
+        look_(context) {}
 
   void begin(Status why) {
     if (begun_) return;
@@ -68,17 +76,35 @@ class Ending final {
     server_.stop();
     policy_.stop();
     if (control_ != nullptr) control_->stop();
-    grace_.expires_after(kEndGrace);
-    grace_.async_wait([this](const error_code&) { context_.stop(); });
+    until_ = Clock::now() + kEndGrace;
+    look(false);
   }
   const Status& status() const { return status_; }
 
  private:
+  bool is_quiet() const {
+    return server_.in_progress() == 0 && sources_.pipeline.connections().size() == 0 &&
+           sources_.resolver.questions_under_way() == 0;
+  }
+
+  // Quiet for a whole look: what ended last has been written by then.
+  void look(bool was_quiet) {
+    const bool quiet = is_quiet();
+    if ((quiet && was_quiet) || Clock::now() >= until_) {
+      context_.stop();
+      return;
+    }
+    look_.expires_after(kEndLook);
+    look_.async_wait([this, quiet](const error_code&) { look(quiet); });
+  }
+
   asio::io_context& context_;
+  const StatusSources& sources_;
   Server& server_;
   LivePolicy& policy_;
   Control* control_;
-  asio::steady_timer grace_;
+  asio::steady_timer look_;
+  Clock::time_point until_;
   Status status_;
   bool begun_ = false;
 };
@@ -139,7 +165,7 @@ Status serve(const Options& options, os::UniqueFd& ready) {
   Server server(context, *pipeline, std::move(gate), max_sessions);
   LivePolicy live(context, *pipeline);
   const StatusSources sources{server, *pipeline, resolver, live};
-  Ending ending(context, server, live, control.get());
+  Ending ending(context, sources, server, live, control.get());
   asio::signal_set signals(context, SIGTERM, SIGINT);
   signals.async_wait([&ending](const error_code& error, int) {
     if (!error) ending.begin({});

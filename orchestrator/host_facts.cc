@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <future>
 
 #include "common/os/files.h"
 #include "common/os/host_probes.h"
@@ -199,6 +200,12 @@ std::pair<int, int> kernel_version(std::string_view release) {
 
 Result<HostFacts> gather_host_facts(const FactsQuery& query) {
   HostFacts facts;
+  // Beside the other probes, where a thread can be had.
+  auto launcher = std::async(std::launch::async | std::launch::deferred, [] {
+    HostFacts found;
+    find_bwrap(&found);
+    return found;
+  });
   facts.kernel = os::kernel_release();
   TRY(probe_kernel(&facts));
   facts.seccomp.works = os::has_seccomp_notify();
@@ -206,11 +213,13 @@ Result<HostFacts> gather_host_facts(const FactsQuery& query) {
   facts.landlock_abi = os::landlock_abi();
   facts.apparmor_restricts =
       first_line_of("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1";
-  find_bwrap(&facts);
   find_cgroups(&facts);
   find_nameservers(&facts);
   read_ids(&facts);
   if (query.docker) find_docker(&facts, query);
+  HostFacts found = launcher.get();
+  facts.bwrap = std::move(found.bwrap);
+  facts.bwrap_path = std::move(found.bwrap_path);
   return facts;
 }
 

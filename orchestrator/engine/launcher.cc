@@ -20,6 +20,8 @@ constexpr const char* kProcMasks[] = {
     "/proc/slabinfo",   "/proc/sysrq-trigger", "/proc/timer_list",  "/proc/timer_stats",
     "/proc/vmallocinfo"};
 
+constexpr char kEtc[] = "/etc";
+
 bool is_directory(const std::string& path) {
   struct stat st {};
   return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
@@ -71,9 +73,10 @@ std::set<std::string> find_ways_through_tmp(const Plan& plan) {
 
 // bubblewrap makes missing parents of a bind 0700: they are made beforehand, outermost first,
 // unless they lie in something that is bound.
-void add_parents(Options& options, const Plan& plan, const SystemTrees& trees,
+void add_parents(Options& options, const Plan& plan, const SystemTrees& trees, const StagedEtc& etc,
                  const std::vector<std::string>& files) {
   std::vector<std::string> bound = trees.binds;
+  if (!etc.empty()) bound.emplace_back(kEtc);
   std::vector<std::string> targets = trees.binds;
   for (const auto& [path, target] : trees.symlinks) targets.push_back(path);
   for (const MountPlan& mount : plan.mounts) {
@@ -95,9 +98,14 @@ void add_parents(Options& options, const Plan& plan, const SystemTrees& trees,
   for (const std::string& parent : parents) options.add({"--perms", "0755", "--dir", parent});
 }
 
-void add_system(Options& options, const SystemTrees& trees) {
-  for (const std::string& path : trees.binds) options.add({"--ro-bind", path, path});
-  for (const auto& [path, target] : trees.symlinks) options.add({"--symlink", target, path});
+void add_system(Options& options, const SystemTrees& trees, const StagedEtc& etc) {
+  if (!etc.empty()) options.add({"--ro-bind", init::kStagedEtc, kEtc});
+  for (const std::string& path : trees.binds) {
+    if (!etc.has(path)) options.add({"--ro-bind", path, path});
+  }
+  for (const auto& [path, target] : trees.symlinks) {
+    if (!etc.has(path)) options.add({"--symlink", target, path});
+  }
   for (const std::string& path : trees.masks) options.add({"--ro-bind", init::kStagedEmpty, path});
 }
 
@@ -126,7 +134,40 @@ void add_mounts(Options& options, const Plan& plan) {
 
 }  // namespace
 
+StagedEtc stage_etc(const Plan& plan, const SystemTrees& trees,
+                    const std::vector<std::string>& files) {
+  StagedEtc etc;
+  const bool is_target = std::any_of(plan.mounts.begin(), plan.mounts.end(),
+                                     [](const auto& mount) { return covers(kEtc, mount.inside); });
+  if (is_target) return etc;
+  const auto lies_there = [](const std::string& path) {
+    return path != kEtc && covers(kEtc, path);
+  };
+  for (const std::string& path : trees.binds) {
+    if (lies_there(path)) etc.binds.push_back(path);
+  }
+  for (const auto& link : trees.symlinks) {
+    if (lies_there(link.first)) etc.symlinks.push_back(link);
+  }
+  for (const std::string& path : files) {
+    const bool inside = std::any_of(etc.binds.begin(), etc.binds.end(),
+                                    [&](const auto& tree) { return covers(tree, path); });
+    if (lies_there(path) && !inside && !etc.has(path)) etc.files.push_back(path);
+  }
+  return etc;
+}
+
+bool StagedEtc::has(const std::string& path) const {
+  const auto holds = [&](const auto& list) {
+    return std::find(list.begin(), list.end(), path) != list.end();
+  };
+  return holds(binds) || holds(files) ||
+         std::any_of(symlinks.begin(), symlinks.end(),
+                     [&](const auto& link) { return link.first == path; });
+}
+
 std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTrees& trees,
+                                               const StagedEtc& etc,
                                                const std::vector<std::string>& files,
                                                const std::vector<std::string>& proc_masks) {
   Options options;
@@ -136,8 +177,8 @@ std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTre
   for (const std::string& way : ways) {
     options.add({"--perms", "0755", "--size", "65536", "--tmpfs", way});
   }
-  add_parents(options, plan, trees, files);
-  add_system(options, trees);
+  add_parents(options, plan, trees, etc, files);
+  add_system(options, trees, etc);
   add_proc(options, proc_masks);
   options.add({"--dev", "/dev"});
   options.add({"--bind", init::kStagedShm, "/dev/shm"});
@@ -145,6 +186,7 @@ std::vector<std::string> make_launcher_options(const Plan& plan, const SystemTre
   options.add({"--ro-bind", init::kStagedInit, init::kInitInside});
   add_mounts(options, plan);
   for (std::size_t i = 0; i < files.size(); ++i) {
+    if (etc.has(files[i])) continue;
     options.add({"--ro-bind", std::string(init::kStagedFiles) + "/" + std::to_string(i), files[i]});
   }
   for (const std::string& way : ways) options.add({"--remount-ro", way});

@@ -27,7 +27,6 @@ class NativeEngine final : public Engine {
     return {
         {"policies",
          [this] {
-           trees_ = std::async(std::launch::async, find_system_trees);
            return write_policies(input_.plan, input_.sandbox.record, {0, 0});
          },
          {}},
@@ -35,6 +34,7 @@ class NativeEngine final : public Engine {
         {"namespaces", [this] { return prepare(); }, [this] { preparer_.reset(); }},
         {"services", [this] { return start_services(); }, [this] { end_services(); }},
         {"launcher", [this] { return launch(); }, [this] { end_workload(); }},
+        {"services", [this] { return services_->wait_ready(input_.interrupt, input_.events); }, {}},
         {"seccomp", [this] { return set_up(); }, [this] { setup_.reset(); }},
     };
   }
@@ -71,7 +71,15 @@ class NativeEngine final : public Engine {
   }
 
   Status prepare() {
-    TRY_ASSIGN(preparer_, Preparer::start(input_.plan, input_.interrupt));
+    TRY_ASSIGN(trees_, find_system_trees());
+    TRY_ASSIGN(preparer_, Preparer::start(input_.plan, trees_.large(), input_.interrupt));
+    // Where there is no shield the look at a whole tree takes as long as everything else before the
+    // launch: a thread that shares nothing.
+    masked_ = std::async(std::launch::async | std::launch::deferred,
+                         [trees = trees_, shielded = preparer_->shielded()]() mutable {
+                           find_masks(shielded, &trees);
+                           return trees;
+                         });
     return {};
   }
 
@@ -84,8 +92,7 @@ class NativeEngine final : public Engine {
     settings.events_fd = input_.events.fd();
     settings.change_ids = input_.plan.ids.caller_uid == 0;
     settings.uid = settings.gid = input_.plan.ids.service_uid;
-    TRY_ASSIGN(services_,
-               Services::start(settings, preparer_->take_fds(), input_.interrupt, input_.events));
+    TRY_ASSIGN(services_, Services::start(settings, preparer_->take_fds()));
     return {};
   }
 
@@ -96,21 +103,22 @@ class NativeEngine final : public Engine {
 
   Status launch() {
     TRY_ASSIGN(const auto launcher, find_launcher());
-    TRY_ASSIGN(const SystemTrees trees, trees_.get());
+    const SystemTrees trees = masked_.get();
     auto files = make_etc_files(input_.plan);
     for (const auto& [path, content] : input_.plan.files) files[path] = content;
     for (const SecretPlan& secret : input_.plan.secrets) {
       if (secret.is_placed_for(input_.plan.argv)) files[secret.path()] = secret.value;
     }
-    std::vector<std::string> paths;
     LaunchRequest request;
     for (auto& [path, content] : files) {
-      paths.push_back(path);
+      request.paths.push_back(path);
       request.files.push_back(std::move(content));
     }
     request.program = launcher.string();
     request.command = make_launcher_command(launcher.string());
-    request.options = make_launcher_options(input_.plan, trees, paths, find_proc_masks());
+    request.etc = stage_etc(input_.plan, trees, request.paths);
+    request.options =
+        make_launcher_options(input_.plan, trees, request.etc, request.paths, find_proc_masks());
     TRY(cgroup_.add(preparer_->process().pid()));
     TRY_ASSIGN(Launched launched, preparer_->launch(request, input_.interrupt));
     TRY_ASSIGN(process_one_, os::ProcessHandle::open(launched.pid1));
@@ -133,9 +141,8 @@ class NativeEngine final : public Engine {
   }
 
   EngineInput input_;
-  // The look at the host's trees takes as long as everything else before the launch: a thread that
-  // shares nothing.
-  std::future<Result<SystemTrees>> trees_;
+  SystemTrees trees_;
+  std::future<SystemTrees> masked_;
   Cgroup cgroup_;
   std::optional<Preparer> preparer_;
   std::optional<Services> services_;

@@ -95,20 +95,23 @@ Result<Preparer> Preparer::spawn() {
   return preparer;
 }
 
-Result<Preparer> Preparer::start(const Plan& plan, int interrupt) {
+Result<Preparer> Preparer::start(const Plan& plan, const std::vector<std::string>& shield,
+                                 int interrupt) {
   TRY_ASSIGN(Preparer preparer, spawn());
-  TRY(preparer.make_namespaces(plan, interrupt));
+  TRY(preparer.make_namespaces(plan, shield, interrupt));
   TRY(preparer.receive_fds(plan, interrupt));
   return preparer;
 }
 
-Status Preparer::make_namespaces(const Plan& plan, int interrupt) {
+Status Preparer::make_namespaces(const Plan& plan, const std::vector<std::string>& shield,
+                                 int interrupt) {
   Json request{{"type", "prepare"},
                {"join", false},
                {"mounts", Json::array()},
                {"tmp_bytes", plan.limits.tmp_bytes},
                {"tmp_exec", plan.limits.tmp_exec},
-               {"shm_bytes", plan.limits.shm_bytes}};
+               {"shm_bytes", plan.limits.shm_bytes},
+               {"shield", shield}};
   for (const MountPlan& mount : plan.mounts) request["mounts"].push_back(mount.name);
   TRY(os::send_packet(socket_.get(), canonical_json(request)));
   TRY_ASSIGN([[maybe_unused]] const os::Packet unshared,
@@ -132,6 +135,10 @@ Result<Preparer> Preparer::start_join(const Plan& plan, int pidfd,
 Status Preparer::receive_fds(const Plan& plan, int interrupt) {
   TRY_ASSIGN(os::Packet packet, receive(socket_.get(), "prepared", interrupt));
   if (packet.fds.size() <= plan.mounts.size()) return Error("descriptors are missing");
+  TRY_ASSIGN(const Json body, parse_json(packet.bytes));
+  for (const Json& tree : body.value("shielded", Json::array())) {
+    if (tree.is_string()) shielded_.push_back(tree.get<std::string>());
+  }
   for (std::size_t i = 0; i < packet.fds.size(); ++i) {
     if (i < plan.mounts.size()) {
       fds_.mounts.emplace_back(plan.mounts[i].name, std::move(packet.fds[i]));
@@ -154,7 +161,12 @@ Result<Launched> Preparer::launch(const LaunchRequest& request, int interrupt) {
   const Json message{{"type", "launch"},
                      {"program", request.program},
                      {"command", request.command},
-                     {"files", sizes}};
+                     {"files", sizes},
+                     {"paths", request.paths},
+                     {"etc",
+                      {{"binds", request.etc.binds},
+                       {"links", request.etc.symlinks},
+                       {"files", request.etc.files}}}};
   TRY_ASSIGN(const os::UniqueFd options, os::make_memory_file("options", joined(request.options)));
   TRY_ASSIGN(const os::UniqueFd files, os::make_memory_file("files", contents));
   TRY_ASSIGN(os::Pipe info, os::make_pipe());

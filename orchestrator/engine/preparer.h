@@ -10,6 +10,7 @@
 #include "common/base/result.h"
 #include "common/os/process.h"
 #include "common/os/unique_fd.h"
+#include "orchestrator/engine/launcher.h"
 #include "orchestrator/engine/services.h"
 #include "orchestrator/plan.h"
 
@@ -20,6 +21,8 @@ struct LaunchRequest {
   std::vector<std::string> command;  // argv
   std::vector<std::string> options;  // the launcher's, for --args
   std::vector<std::string> files;    // contents, in the order of staging
+  std::vector<std::string> paths;    // inside, of the files
+  StagedEtc etc;
 };
 
 // A launched sandbox: the launcher's process and process 1's pid in our pid namespace.
@@ -30,8 +33,10 @@ struct Launched {
 
 class Preparer final {
  public:
-  // New namespaces; `plan` names mounts, ids and sizes.
-  static Result<Preparer> start(const Plan& plan, int interrupt);
+  // New namespaces; `plan` names mounts, ids and sizes. `shield`: system trees to put a shield
+  // over.
+  static Result<Preparer> start(const Plan& plan, const std::vector<std::string>& shield,
+                                int interrupt);
   // Joins the network namespace of the process behind `pidfd` and mounts on the host at `targets`,
   // named as in `plan`.
   static Result<Preparer> start_join(const Plan& plan, int pidfd,
@@ -39,6 +44,9 @@ class Preparer final {
 
   // The descriptors for the services; once.
   ServiceFds take_fds() { return std::move(fds_); }
+
+  // Those of the trees that have one.
+  const std::vector<std::string>& shielded() const { return shielded_; }
 
   // Lets prepare execute the launcher, and waits for process 1.
   Result<Launched> launch(const LaunchRequest& request, int interrupt);
@@ -50,13 +58,14 @@ class Preparer final {
  private:
   Preparer() = default;
   static Result<Preparer> spawn();
-  Status make_namespaces(const Plan& plan, int interrupt);
+  Status make_namespaces(const Plan& plan, const std::vector<std::string>& shield, int interrupt);
   Status receive_fds(const Plan& plan, int interrupt);
 
   os::ChildProcess process_;
   os::UniqueFd socket_;
   os::UniqueFd stderr_;
   ServiceFds fds_;
+  std::vector<std::string> shielded_;
 };
 
 }  // namespace cofferdam::orchestrator

@@ -58,10 +58,10 @@ Result<Started> start_service(ServiceCommand command, const std::filesystem::pat
   return started;
 }
 
-Status wait_ready(const Started& started, int interrupt) {
-  auto waited = wait_readable(started.ready.get(), interrupt, kReadyPatience);
+Status wait_for_line(os::UniqueFd ready, int interrupt) {
+  auto waited = wait_readable(ready.get(), interrupt, kReadyPatience);
   if (!waited.ok()) return waited.error();
-  TRY_ASSIGN(const std::string line, os::read_fd(started.ready.get(), kMaxReadyLine));
+  TRY_ASSIGN(const std::string line, os::read_fd(ready.get(), kMaxReadyLine));
   if (line == "ready\n") return {};
   if (line.empty()) return Error("ended before it was ready");
   return Error(line.substr(0, line.find('\n')));
@@ -85,8 +85,7 @@ const char* Services::name_of(Which which) {
   return which == Which::kFsproxy ? "fsproxy" : "egressproxy";
 }
 
-Result<Services> Services::start(const ServiceSettings& settings, ServiceFds fds, int interrupt,
-                                 log::EventLog& events) {
+Result<Services> Services::start(const ServiceSettings& settings, ServiceFds fds) {
   TRY_ASSIGN(const auto fsproxy, find_own_program("cofferdam-fsproxy"));
   TRY_ASSIGN(const auto egressproxy, find_own_program("cofferdam-egressproxy"));
   TRY_ASSIGN(os::Pipe liveness, os::make_pipe());
@@ -111,18 +110,23 @@ Result<Services> Services::start(const ServiceSettings& settings, ServiceFds fds
                                        liveness.read.get()));
   TRY_ASSIGN(Started egress, start_service(egress_command, settings.egress_policy,
                                            settings.events_fd, liveness.read.get()));
-  TRY(wait_ready(fs, interrupt).context("cofferdam-fsproxy"));
-  TRY(wait_ready(egress, interrupt).context("cofferdam-egressproxy"));
   Services services;
   services.liveness_ = std::move(liveness.write);
   services.fsproxy_ = std::move(fs.process);
   services.egressproxy_ = std::move(egress.process);
+  services.fsproxy_ready_ = std::move(fs.ready);
+  services.egressproxy_ready_ = std::move(egress.ready);
+  return services;
+}
+
+Status Services::wait_ready(int interrupt, log::EventLog& events) {
+  TRY(wait_for_line(std::move(fsproxy_ready_), interrupt).context("cofferdam-fsproxy"));
+  TRY(wait_for_line(std::move(egressproxy_ready_), interrupt).context("cofferdam-egressproxy"));
   for (const Which which : {Which::kFsproxy, Which::kEgressproxy}) {
-    (void)events
-        .write("service_ready", {{"name", name_of(which)}, {"pid", services.process(which).pid()}})
+    (void)events.write("service_ready", {{"name", name_of(which)}, {"pid", process(which).pid()}})
         .ok();
   }
-  return services;
+  return {};
 }
 
 void Services::kill(Which which) {

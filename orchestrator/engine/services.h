@@ -38,10 +38,10 @@ class Services final {
   enum class Which : std::uint8_t { kFsproxy, kEgressproxy };
   static const char* name_of(Which which);
 
-  // Starts both and waits until both are ready; `fds` are closed here afterwards. EINTR when
-  // `interrupt` becomes readable.
-  static Result<Services> start(const ServiceSettings& settings, ServiceFds fds, int interrupt,
-                                log::EventLog& events);
+  // Starts both; `fds` are closed here afterwards.
+  static Result<Services> start(const ServiceSettings& settings, ServiceFds fds);
+  // Until both are ready; once. EINTR when `interrupt` becomes readable.
+  Status wait_ready(int interrupt, log::EventLog& events);
 
   int pidfd(Which which) const { return process(which).pidfd(); }
   bool running(Which which) const { return process(which).running(); }
@@ -62,6 +62,8 @@ class Services final {
   os::UniqueFd liveness_;  // write end; nobody else holds it
   os::ChildProcess fsproxy_;
   os::ChildProcess egressproxy_;
+  os::UniqueFd fsproxy_ready_;
+  os::UniqueFd egressproxy_ready_;
 };
 
 }  // namespace cofferdam::orchestrator

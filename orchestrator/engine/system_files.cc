@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -120,12 +121,28 @@ Result<SystemTrees> find_system_trees() {
       return Error(path + " is not owned by root or is writable by everybody");
     }
     trees.binds.push_back(path);
-    if (S_ISDIR(st.st_mode)) scan(path, trees.masks);
     return {};
   };
   for (const char* path : kTrees) TRY(add(path));
   for (const char* path : kEtcNames) TRY(add(path));
   return trees;
+}
+
+std::vector<std::string> SystemTrees::large() const {
+  std::vector<std::string> out;
+  for (const char* path : kTrees) {
+    const bool bound = std::find(binds.begin(), binds.end(), path) != binds.end();
+    if (bound) out.emplace_back(path);
+  }
+  return out;
+}
+
+void find_masks(const std::vector<std::string>& shielded, SystemTrees* trees) {
+  for (const std::string& path : trees->binds) {
+    if (std::find(shielded.begin(), shielded.end(), path) != shielded.end()) continue;
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) scan(path, trees->masks);
+  }
 }
 
 std::map<std::string, std::string> make_etc_files(const Plan& plan) {

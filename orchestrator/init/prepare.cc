@@ -18,6 +18,7 @@
 #include "orchestrator/init/protocol.h"
 #include "orchestrator/init/roles.h"
 #include "orchestrator/init/ruleset.h"
+#include "orchestrator/init/shield.h"
 #include "orchestrator/init/staging.h"
 
 namespace cofferdam::init {
@@ -28,6 +29,7 @@ struct Request {
   std::vector<std::string> mounts;  // names, or targets on the host when joining
   std::vector<bool> read_only;      // joining: for each mount
   StagingSizes sizes;
+  std::vector<std::string> shield;
 };
 
 Result<Request> parse_request(const Json& body) {
@@ -44,6 +46,7 @@ Result<Request> parse_request(const Json& body) {
       request.sizes.tmp_bytes = body.at("tmp_bytes").get<std::uint64_t>();
       request.sizes.tmp_exec = body.at("tmp_exec").get<bool>();
       request.sizes.shm_bytes = body.at("shm_bytes").get<std::uint64_t>();
+      request.shield = body.at("shield").get<std::vector<std::string>>();
     }
   } catch (const Json::exception& fault) {
     return Error(std::string("prepare message: ") + fault.what());
@@ -86,12 +89,17 @@ Status join_network(const Message& message) {
 }
 
 Status send_prepared(int socket, const std::vector<os::UniqueFd>& devices,
-                     const std::vector<os::UniqueFd>& gate) {
+                     const std::vector<os::UniqueFd>& gate,
+                     const std::vector<std::string>& shielded) {
   std::vector<int> fds;
   for (const auto& fd : devices) fds.push_back(fd.get());
   for (const auto& fd : gate) fds.push_back(fd.get());
   return send_message(socket,
-                      {{"type", "prepared"}, {"fuse", devices.size()}, {"gate", gate.size()}}, fds);
+                      {{"type", "prepared"},
+                       {"fuse", devices.size()},
+                       {"gate", gate.size()},
+                       {"shielded", shielded}},
+                      fds);
 }
 
 // Everything until both services hold their descriptors; they are closed here on return.
@@ -106,9 +114,11 @@ Status prepare(int socket, int program) {
     TRY(make_namespaces(socket));
   }
   TRY_ASSIGN(const auto devices, open_fuse_devices(request.mounts.size()));
+  std::vector<std::string> shielded;
   if (!request.join) {
     TRY(become_namespace_root(started_by_root));
     TRY(make_staging(request.sizes, program));
+    shielded = shield_trees(request.shield);
   }
   for (std::size_t i = 0; i < devices.size(); ++i) {
     std::string target = request.mounts[i];
@@ -121,7 +131,7 @@ Status prepare(int socket, int program) {
   TRY(set_up_loopback());
   TRY(load_ruleset());
   TRY_ASSIGN(const auto gate, open_gate());
-  return send_prepared(socket, devices, gate);
+  return send_prepared(socket, devices, gate, shielded);
 }
 
 Status move_fd(int from, int to) {
@@ -137,14 +147,23 @@ Status launch(int socket) {
   std::string program;
   std::vector<std::string> words;
   std::vector<std::uint64_t> sizes;
+  std::vector<std::string> paths;
+  EtcRequest etc;
   try {
     program = message.body.at("program").get<std::string>();
     words = message.body.at("command").get<std::vector<std::string>>();
     sizes = message.body.at("files").get<std::vector<std::uint64_t>>();
+    paths = message.body.at("paths").get<std::vector<std::string>>();
+    const Json& asked = message.body.at("etc");
+    asked.at("binds").get_to(etc.binds);
+    asked.at("links").get_to(etc.links);
+    asked.at("files").get_to(etc.files);
   } catch (const Json::exception& fault) {
     return Error(std::string("launch message: ") + fault.what());
   }
-  TRY(stage_files(message.fds[1].get(), sizes));
+  if (paths.size() != sizes.size()) return Error("launch message: paths do not fit files");
+  TRY(stage_etc(etc));
+  TRY(stage_files(message.fds[1].get(), sizes, paths, etc));
   TRY(move_fd(message.fds[0].get(), kLauncherArgsFd));
   TRY(move_fd(message.fds[2].get(), kLauncherInfoFd));
   TRY(os::set_cloexec(socket, false));

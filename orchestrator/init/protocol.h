@@ -3,13 +3,16 @@
 //
 // prepare (S = supervisor, P = prepare)
 //   S→P
-//   {"type":"prepare","join":false,"mounts":["workspace",…],"tmp_bytes":N,"tmp_exec":B,"shm_bytes":N}
+//   {"type":"prepare","join":false,"mounts":["workspace",…],"tmp_bytes":N,"tmp_exec":B,"shm_bytes":N,
+//    "shield":[PATH,…]}
 //       join: fds [pidfd]; the network namespace of that process is prepared, no other namespace
 //       is made, "mounts" are paths on the host, and "read_only":[B,…] tells how each is mounted.
 //   P→S {"type":"unshared"}                       namespaces are made; write the id maps
 //   S→P {"type":"mapped"}
-//   P→S {"type":"prepared","fuse":N,"gate":M}     fds: N of /dev/fuse in the order of mounts, M
-//   sockets S→P {"type":"launch","program":PATH,"command":[…],"files":[SIZE,…]}
+//   P→S {"type":"prepared","fuse":N,"gate":M,"shielded":[PATH,…]}
+//       fds: N of /dev/fuse in the order of mounts, M sockets
+//   S→P {"type":"launch","program":PATH,"command":[…],"files":[SIZE,…],"paths":[PATH,…],
+//    "etc":{"binds":[PATH,…],"links":[[PATH,TARGET],…],"files":[PATH,…]}}
 //       fds: [options, NUL separated, for the launcher's --args][contents of files, one after the
 //       other][write end for --info-fd]
 //   P→S {"type":"failed","message":TEXT}          at any time; P ends
@@ -48,6 +51,8 @@ inline constexpr char kStagedMounts[] = "/run/mounts";
 inline constexpr char kStagedFiles[] = "/run/files";
 inline constexpr char kStagedInit[] = "/run/init";
 inline constexpr char kStagedEmpty[] = "/run/empty";
+inline constexpr char kStagedEtc[] = "/run/etc";
+inline constexpr char kStagedNothing[] = "/run/nothing";
 inline constexpr char kStagedTmp[] = "/run/tmp";
 inline constexpr char kStagedShm[] = "/run/shm";
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -22,8 +23,18 @@ struct StagingSizes {
 // mask, there.
 Status make_staging(const StagingSizes& sizes, int program);
 
-// Copies `sizes.size()` files out of `contents` (one after the other) to kStagedFiles/0…, 0444.
-Status stage_files(int contents, const std::vector<std::uint64_t>& sizes);
+// An /etc put together at kStagedEtc; all paths are such of /etc.
+struct EtcRequest {
+  std::vector<std::string> binds;  // of the host: a directory is bound, a file copied
+  std::vector<std::pair<std::string, std::string>> links;  // path → target
+  std::vector<std::string> files;                          // of the staged files
+};
+Status stage_etc(const EtcRequest& etc);
+
+// Copies `sizes.size()` files out of `contents` (one after the other), 0444: those of `etc` to
+// their place there, the others to kStagedFiles/NUMBER. `paths` are where they are to be seen.
+Status stage_files(int contents, const std::vector<std::uint64_t>& sizes,
+                   const std::vector<std::string>& paths, const EtcRequest& etc);
 
 // Mounts an opened /dev/fuse at `target`: nosuid, nodev, allow_other, default_permissions.
 Status mount_fuse(int device, const std::string& target, bool read_only);

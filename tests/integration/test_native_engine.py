@@ -1,6 +1,10 @@
 """Engine native, as root and as an ordinary user, by the same cases."""
 import os
+import pathlib
+import shutil
+import socket
 import subprocess
+import tempfile
 
 import pytest
 
@@ -87,7 +91,6 @@ class TestNativeEngine(EngineCases):
         if os.geteuid() != 0:
             pytest.skip("needs root to write below /usr")
         path = "/usr/local/lib/cofferdam-engine-test.sock"
-        import socket
         listener = socket.socket(socket.AF_UNIX)
         try:
             listener.bind(path)
@@ -109,3 +112,41 @@ print("own")
             listener.close()
             os.unlink(path)
         assert done.stdout == b"blocked\nown\n", text(done)
+
+    def test_host_sockets_and_fifos_made_below_usr_later_lead_nowhere(self, runner):
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="cofferdam-it-", dir="/usr/local/lib"))
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            directory.chmod(0o755)
+            started = runner.start(f"""touch ready; read go; python3 -c '
+import os, socket
+try:
+    socket.socket(socket.AF_UNIX).connect("{directory}/socket")
+    print("connected")
+except OSError as fault:
+    print(fault.strerror)
+try:
+    os.write(os.open("{directory}/fifo", os.O_WRONLY | os.O_NONBLOCK), b"out")
+    print("written")
+except OSError as fault:
+    print(fault.strerror)
+'""", ["-i"], stdin=subprocess.PIPE)
+            started.wait_for_file()
+            listener.bind(str(directory / "socket"))
+            listener.listen(1)
+            os.mkfifo(directory / "fifo")
+            for name in ("socket", "fifo"):
+                (directory / name).chmod(0o777)
+            reader = os.open(directory / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                # The control: on the host both lead somewhere.
+                with socket.socket(socket.AF_UNIX) as control:
+                    control.connect(str(directory / "socket"))
+                os.close(os.open(directory / "fifo", os.O_WRONLY | os.O_NONBLOCK))
+                out, err = started.process.communicate(b"go\n", timeout=60)
+                assert out == b"Connection refused\nNo such device or address\n", (out, err)
+            finally:
+                os.close(reader)
+        finally:
+            listener.close()
+            shutil.rmtree(directory)

@@ -240,9 +240,8 @@ class DockerEngine final : public Engine {
     settings.events_fd = input_.events.fd();
     settings.change_ids = true;
     settings.uid = settings.gid = input_.plan.ids.service_uid;
-    TRY_ASSIGN(services_,
-               Services::start(settings, std::move(fds_), input_.interrupt, input_.events));
-    return {};
+    TRY_ASSIGN(services_, Services::start(settings, std::move(fds_)));
+    return services_->wait_ready(input_.interrupt, input_.events);
   }
 
   void end_services() {

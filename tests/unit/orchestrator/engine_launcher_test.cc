@@ -28,8 +28,9 @@ SystemTrees make_trees() {
 }
 
 Words options() {
-  return make_launcher_options(make_plan(), make_trees(), {"/etc/passwd", "/home/u/.npmrc"},
-                               {"/proc"});
+  const Words files = {"/etc/passwd", "/home/u/.npmrc"};
+  return make_launcher_options(make_plan(), make_trees(),
+                               stage_etc(make_plan(), make_trees(), files), files, {"/proc"});
 }
 
 // The position of `part` in `words`, or -1.
@@ -79,7 +80,8 @@ TEST(Launcher, MakesTheRootReadOnlyLast) {
   const long root = position(words, {"--remount-ro", "/"});
   ASSERT_GE(root, 0);
   for (const Words& earlier :
-       {Words{"--ro-bind", "/run/files/0", "/etc/passwd"}, Words{"--bind", "/run/tmp", "/tmp"},
+       {Words{"--ro-bind", "/run/files/1", "/home/u/.npmrc"},
+        Words{"--ro-bind", "/run/etc", "/etc"}, Words{"--bind", "/run/tmp", "/tmp"},
         Words{"--remount-ro", "/dev"}, Words{"--ro-bind", "/proc/sys", "/proc/sys"}}) {
     const long at = position(words, earlier);
     EXPECT_GE(at, 0) << earlier.back();
@@ -89,10 +91,39 @@ TEST(Launcher, MakesTheRootReadOnlyLast) {
 
 TEST(Launcher, MakesParentsReadableButNeverBelowABoundTree) {
   const Words words = options();
-  EXPECT_GE(position(words, {"--perms", "0755", "--dir", "/etc"}), 0);
   EXPECT_GE(position(words, {"--perms", "0755", "--dir", "/home"}), 0);
   EXPECT_EQ(position(words, {"--dir", "/home/u"}), -1);
   EXPECT_EQ(position(words, {"--dir", "/usr"}), -1);
+}
+
+TEST(Launcher, BindsEtcAsOne) {
+  SystemTrees trees = make_trees();
+  trees.symlinks.emplace_back("/etc/localtime", "/usr/share/zoneinfo/UTC");
+  const Words files = {"/etc/passwd", "/etc/ssl/certs/own.pem", "/home/u/.npmrc"};
+  const StagedEtc etc = stage_etc(make_plan(), trees, files);
+  EXPECT_EQ(etc.binds, Words{"/etc/ssl/certs"});
+  EXPECT_EQ(etc.files, Words{"/etc/passwd"});
+  ASSERT_EQ(etc.symlinks.size(), 1U);
+  const Words words = make_launcher_options(make_plan(), trees, etc, files, {});
+  const long bound = position(words, {"--ro-bind", "/run/etc", "/etc"});
+  ASSERT_GE(bound, 0);
+  EXPECT_GT(position(words, {"--ro-bind", "/run/files/1", "/etc/ssl/certs/own.pem"}), bound);
+  EXPECT_EQ(position(words, {"/etc/passwd"}), -1);
+  EXPECT_EQ(position(words, {"/etc/localtime"}), -1);
+  EXPECT_EQ(position(words, {"--dir", "/etc"}), -1);
+}
+
+TEST(Launcher, ReplacesNothingOfEtcWhereAMountGoesThere) {
+  Plan plan = make_plan();
+  plan.mounts.push_back({"mount1", "/etc/app", "/data", {}, false});
+  const Words files = {"/etc/passwd"};
+  const StagedEtc etc = stage_etc(plan, make_trees(), files);
+  EXPECT_TRUE(etc.empty());
+  const Words words = make_launcher_options(plan, make_trees(), etc, files, {});
+  EXPECT_EQ(position(words, {"/run/etc"}), -1);
+  EXPECT_GE(position(words, {"--ro-bind", "/etc/ssl/certs", "/etc/ssl/certs"}), 0);
+  EXPECT_GE(position(words, {"--ro-bind", "/run/files/0", "/etc/passwd"}), 0);
+  EXPECT_GE(position(words, {"--perms", "0755", "--dir", "/etc"}), 0);
 }
 
 TEST(Launcher, LeavesNothingWritableBesideAMountBelowTmp) {
@@ -100,7 +131,7 @@ TEST(Launcher, LeavesNothingWritableBesideAMountBelowTmp) {
   plan.mounts = {{"workspace", "/tmp/a/b/project", {}, "/layer", true},
                  {"home", "/tmp/home", {}, "/layer/home", true},
                  {"deep", "/tmp/home/x/y", {}, "/layer/deep", true}};
-  const Words words = make_launcher_options(plan, make_trees(), {}, {});
+  const Words words = make_launcher_options(plan, make_trees(), {}, {}, {});
   const long made = position(words, {"--tmpfs", "/tmp/a"});
   const long bound = position(words, {"--bind", "/run/mounts/workspace", "/tmp/a/b/project"});
   const long sealed = position(words, {"--remount-ro", "/tmp/a"});
