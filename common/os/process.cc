@@ -27,15 +27,22 @@ struct ChildPlan {
   std::vector<std::pair<int, int>> fds;  // sorted by target
   const char* directory = nullptr;
   int program_fd = -1;
+  std::vector<int> groups;
   int error_pipe = -1;
   pid_t parent = -1;
   bool new_session = false;
   bool die_with_parent = false;
 };
 
-[[noreturn]] void fail_in_child(int error_pipe) {
-  const int error_number = errno;
-  (void)!::write(error_pipe, &error_number, sizeof error_number);
+// What the child tells when it cannot execute.
+struct ChildFault {
+  int error_number = 0;
+  bool in_group = false;
+};
+
+[[noreturn]] void fail_in_child(int error_pipe, bool in_group = false) {
+  const ChildFault fault{errno, in_group};
+  (void)!::write(error_pipe, &fault, sizeof fault);
   ::_exit(127);
 }
 
@@ -86,6 +93,9 @@ bool arrange_descriptors(const ChildPlan& plan, int* error_pipe, int* program_fd
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail_in_child(error_pipe);
     if (::getppid() != plan.parent) ::_exit(127);
   }
+  for (const int group : plan.groups) {
+    if (::write(group, "0", 1) != 1) fail_in_child(error_pipe, true);
+  }
   if (plan.new_session && ::setsid() < 0) fail_in_child(error_pipe);
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
   sigset_t none;
@@ -123,6 +133,7 @@ Result<ChildProcess> ChildProcess::spawn(const SpawnOptions& options) {
   plan.fds = options.fds;
   plan.directory = options.directory ? options.directory->c_str() : nullptr;
   plan.program_fd = options.program_fd;
+  plan.groups = options.groups;
   plan.new_session = options.new_session;
   plan.die_with_parent = options.die_with_parent;
   plan.parent = ::getpid();
@@ -137,14 +148,15 @@ Result<ChildProcess> ChildProcess::spawn(const SpawnOptions& options) {
   ChildProcess child;
   child.pid_ = pid;
   child.pidfd_.reset(pidfd_open(pid));
-  int error_number = 0;
+  ChildFault fault;
   ssize_t got = 0;
   do {
-    got = ::read(errors.read.get(), &error_number, sizeof error_number);
+    got = ::read(errors.read.get(), &fault, sizeof fault);
   } while (got < 0 && errno == EINTR);
-  if (got == static_cast<ssize_t>(sizeof error_number)) {
+  if (got == static_cast<ssize_t>(sizeof fault)) {
     (void)child.wait();
-    return Error::from_errno("execute " + options.argv[0], error_number);
+    return Error::from_errno((fault.in_group ? "control group of " : "execute ") + options.argv[0],
+                             fault.error_number);
   }
   if (!child.pidfd_) return Error::from_errno("pidfd_open");
   return child;

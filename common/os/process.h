@@ -32,6 +32,8 @@ struct SpawnOptions {
   std::optional<std::string> directory;
   bool new_session = false;
   bool die_with_parent = false;  // PR_SET_PDEATHSIG(SIGKILL)
+  // Files of control groups (cgroup.procs, tasks): the child writes "0" to each before it executes.
+  std::vector<int> groups;
 };
 
 // The owner of one child. A child that still lives is killed and reaped by the destructor.

@@ -72,7 +72,8 @@ class NativeEngine final : public Engine {
 
   Status prepare() {
     TRY_ASSIGN(trees_, find_system_trees());
-    TRY_ASSIGN(preparer_, Preparer::start(input_.plan, trees_.large(), input_.interrupt));
+    TRY_ASSIGN(const std::vector<os::UniqueFd> groups, cgroup_.entries());
+    TRY_ASSIGN(preparer_, Preparer::start(input_.plan, trees_.large(), groups, input_.interrupt));
     // Where there is no shield the look at a whole tree takes as long as everything else before the
     // launch: a thread that shares nothing.
     masked_ = std::async(std::launch::async | std::launch::deferred,
@@ -119,7 +120,6 @@ class NativeEngine final : public Engine {
     request.etc = stage_etc(input_.plan, trees, request.paths);
     request.options =
         make_launcher_options(input_.plan, trees, request.etc, request.paths, find_proc_masks());
-    TRY(cgroup_.add(preparer_->process().pid()));
     TRY_ASSIGN(Launched launched, preparer_->launch(request, input_.interrupt));
     TRY_ASSIGN(process_one_, os::ProcessHandle::open(launched.pid1));
     pid1_.emplace(std::move(launched.socket));

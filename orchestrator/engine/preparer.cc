@@ -76,7 +76,7 @@ Result<pid_t> read_child_pid(int fd, int interrupt) {
 
 }  // namespace
 
-Result<Preparer> Preparer::spawn() {
+Result<Preparer> Preparer::spawn(const std::vector<os::UniqueFd>& groups) {
   TRY_ASSIGN(const auto program, find_own_program("cofferdam-init"));
   TRY_ASSIGN(os::SocketPair pair, os::make_packet_pair());
   TRY_ASSIGN(os::Pipe complaints, os::make_pipe());
@@ -86,6 +86,7 @@ Result<Preparer> Preparer::spawn() {
   options.env = std::vector<std::string>{};
   options.fds = {{pair.second.get(), init::kSocketFd}, {complaints.write.get(), 2}};
   options.directory = "/";
+  for (const os::UniqueFd& group : groups) options.groups.push_back(group.get());
   options.new_session = true;
   options.die_with_parent = true;
   Preparer preparer;
@@ -96,8 +97,8 @@ Result<Preparer> Preparer::spawn() {
 }
 
 Result<Preparer> Preparer::start(const Plan& plan, const std::vector<std::string>& shield,
-                                 int interrupt) {
-  TRY_ASSIGN(Preparer preparer, spawn());
+                                 const std::vector<os::UniqueFd>& groups, int interrupt) {
+  TRY_ASSIGN(Preparer preparer, spawn(groups));
   TRY(preparer.make_namespaces(plan, shield, interrupt));
   TRY(preparer.receive_fds(plan, interrupt));
   return preparer;
@@ -122,7 +123,7 @@ Status Preparer::make_namespaces(const Plan& plan, const std::vector<std::string
 
 Result<Preparer> Preparer::start_join(const Plan& plan, int pidfd,
                                       const std::vector<std::string>& targets, int interrupt) {
-  TRY_ASSIGN(Preparer preparer, spawn());
+  TRY_ASSIGN(Preparer preparer, spawn({}));
   std::vector<bool> read_only;
   for (const MountPlan& mount : plan.mounts) read_only.push_back(!mount.writable);
   const Json request{

@@ -35,8 +35,9 @@ class Preparer final {
  public:
   // New namespaces; `plan` names mounts, ids and sizes. `shield`: system trees to put a shield
   // over.
+  // `groups`: Cgroup::entries().
   static Result<Preparer> start(const Plan& plan, const std::vector<std::string>& shield,
-                                int interrupt);
+                                const std::vector<os::UniqueFd>& groups, int interrupt);
   // Joins the network namespace of the process behind `pidfd` and mounts on the host at `targets`,
   // named as in `plan`.
   static Result<Preparer> start_join(const Plan& plan, int pidfd,
@@ -57,7 +58,7 @@ class Preparer final {
 
  private:
   Preparer() = default;
-  static Result<Preparer> spawn();
+  static Result<Preparer> spawn(const std::vector<os::UniqueFd>& groups);
   Status make_namespaces(const Plan& plan, const std::vector<std::string>& shield, int interrupt);
   Status receive_fds(const Plan& plan, int interrupt);
 

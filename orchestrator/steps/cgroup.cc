@@ -155,11 +155,15 @@ Result<Cgroup> Cgroup::create(const LimitsPlan& limits, const std::string& sandb
   return group;
 }
 
-Status Cgroup::add(pid_t pid) const {
+Result<std::vector<os::UniqueFd>> Cgroup::entries() const {
+  std::vector<os::UniqueFd> entries;
   for (const auto& directory : directories_) {
-    TRY(write_setting(directory / "cgroup.procs", std::to_string(pid)));
+    auto entry = os::open_file(directory / "tasks", O_WRONLY);
+    if (!entry.ok()) entry = os::open_file(directory / "cgroup.procs", O_WRONLY);
+    if (!entry.ok()) return entry.error();
+    entries.push_back(std::move(*entry));
   }
-  return {};
+  return entries;
 }
 
 std::vector<std::string> Cgroup::directories() const {
