@@ -19,6 +19,7 @@ class Passthrough final {
  public:
   // Smaller files are quicker through the page cache: their attributes stay known after a read.
   static constexpr off_t kLeastBytes = 64 * 1024;
+  static_assert(kLeastBytes >= overlay::Overlay::kOpenLateBelow, "what goes past us is open");
   // What is written past us is charged a moment later, and nothing can stop a writer that has
   // begun. So none begins when less than this, or less than half of the quota, is left …
   static constexpr std::uint64_t kLeastQuota = 1ULL << 30U;

@@ -173,6 +173,7 @@ void Session::keep_house() {
     view_->account_now(*handle->file);
     meter_.charged(handle->file->fd.get());
   }
+  view_->open_late();
   prune();
   tell_what_waits();
 }
@@ -213,6 +214,7 @@ bool Session::wait_for_request() {
                     ? static_cast<int>(overlay::Records::kFlushInterval.count())
                     : -1;
   if (!state_->writers.empty()) timeout = static_cast<int>(kMeter.count());
+  if (view_->has_late()) timeout = static_cast<int>(kHouse.count());
   const int ready = ::poll(fds, 4, timeout);
   if (ready == 0 || (fds[3].revents & POLLIN) != 0) keep_house();
   if ((fds[2].revents & POLLIN) != 0) slow_.run_completions();

@@ -24,15 +24,16 @@ bool needs_chmod(mode_t mode) {
 
 Result<Overlay::Slot> Overlay::open_slot(std::string_view operation, Node& parent,
                                          const std::string& name, std::uint64_t bytes,
-                                         std::optional<Gap> searched) {
+                                         const Gap* searched) {
   TRY(writable());
   if (name.size() > 255) return Error::from_errno("create", ENAMETOOLONG);
-  if (!searched) {
-    searched.emplace();
-    TRY_ASSIGN(const std::optional<Found> existing, find_optional(parent, name, &*searched));
+  Gap gap;
+  if (searched != nullptr) {
+    gap = *searched;
+  } else {
+    TRY_ASSIGN(const std::optional<Found> existing, find_optional(parent, name, &gap));
     if (existing) return Error::from_errno("create", EEXIST);
   }
-  const Gap gap = *searched;
   if (nodes_.depth(parent) >= kMaxDepth) return Error::from_errno("create", ENAMETOOLONG);
   TRY(copy_up(parent));
   Slot slot;
@@ -102,7 +103,7 @@ Result<Entry> Overlay::settle_new(Node& parent, const std::string& name, Slot& s
 Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id,
                                     const std::string& name, mode_t mode, std::uint64_t bytes,
                                     const std::function<int(int dir_fd, const char* name)>& make,
-                                    std::optional<Gap> searched) {
+                                    const Gap* searched) {
   TRY_ASSIGN(Node * parent, live_directory(parent_id));
   TRY_ASSIGN(Slot slot, open_slot(operation, *parent, name, bytes, searched));
   const bool directory = S_ISDIR(mode);
@@ -240,7 +241,7 @@ Result<Overlay::Created> Overlay::create(NodeId parent_id, const std::string& na
                                      mode & 07777U));
                    return fd.valid() ? 0 : -1;
                  },
-                 gap));
+                 &gap));
   return Created{entry, keep_file(*entry.node, std::move(fd), false, access != O_RDONLY)};
 }
 

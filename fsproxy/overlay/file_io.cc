@@ -91,6 +91,7 @@ Result<Overlay::Opened> Overlay::open_file(NodeId id, int flags) {
     return Opened{file, true};
   }
   TRY_ASSIGN(const DirRef dir, dirs_->lower(*at.parent));
+  if (OpenFile* late = keep_late(*node, dir->get(), at.name)) return Opened{late, true};
   const LowerKind kind = at.parent->watched ? LowerKind::kKnown : LowerKind::kLook;
   TRY_ASSIGN(LowerFile lower, open_lower(dir->get(), at.name, node->origin, kind));
   const layer::Version version = version_of(lower.now.st);
@@ -105,7 +106,45 @@ Result<Overlay::Opened> Overlay::open_file(NodeId id, int flags) {
   return Opened{file, same};
 }
 
+// Null where the file has to be opened now.
+OpenFile* Overlay::keep_late(Node& node, int lower_dir, const std::string& name) {
+  if (!node.cached || node.cached->size >= kOpenLateBelow) return nullptr;
+  if (records_->active() && !node.read_recorded) return nullptr;
+  const auto now = stat_lower(lower_dir, name);
+  if (!now.ok() || now->identity != node.origin || version_of(now->st) != *node.cached) {
+    return nullptr;
+  }
+  struct stat st = now->st;
+  shape(node, st);
+  OpenFile* file = keep_file(node, {}, true, false);
+  file->opened = *node.cached;
+  late_.insert(file);
+  return file;
+}
+
+Status Overlay::need_descriptor(OpenFile& file) {
+  if (file.fd.valid()) return {};
+  Node& node = *file.node;
+  if (!attached(node)) return Error::from_errno("open", ESTALE);
+  const NodeName& at = node.names.front();
+  TRY_ASSIGN(const DirRef dir, dirs_->lower(*at.parent));
+  TRY_ASSIGN(LowerFile lower, open_lower(dir->get(), at.name, node.origin, LowerKind::kLook));
+  file.fd = std::move(lower.fd);
+  late_.erase(&file);
+  return {};
+}
+
+void Overlay::open_late(Node& node) {
+  if (late_.empty()) return;
+  for (OpenFile* file : node.files) (void)need_descriptor(*file).ok();
+}
+
+void Overlay::open_late() {
+  for (OpenFile* file : std::exchange(late_, {})) (void)need_descriptor(*file).ok();
+}
+
 Result<std::size_t> Overlay::read(OpenFile& file, char* buffer, std::size_t size, off_t offset) {
+  TRY(need_descriptor(file));
   std::size_t done = 0;
   while (done < size) {
     const ssize_t got =
@@ -206,6 +245,7 @@ Status Overlay::allocate(OpenFile& file, int mode, off_t offset, off_t length) {
 Result<std::size_t> Overlay::copy_range(OpenFile& from, off_t from_offset, OpenFile& to,
                                         off_t to_offset, std::size_t length) {
   TRY(thaw(to));
+  TRY(need_descriptor(from));
   TRY_ASSIGN(const std::uint64_t reserved, reserve_write(to, to_offset, length, "copy_file_range"));
   const ssize_t put =
       ::copy_file_range(from.fd.get(), &from_offset, to.fd.get(), &to_offset, length, 0);
@@ -217,6 +257,7 @@ Result<std::size_t> Overlay::copy_range(OpenFile& from, off_t from_offset, OpenF
 
 Result<off_t> Overlay::seek(OpenFile& file, off_t offset, int whence) {
   if (whence != SEEK_DATA && whence != SEEK_HOLE) return Error::from_errno("lseek", EINVAL);
+  TRY(need_descriptor(file));
   const off_t at = ::lseek(file.fd.get(), offset, whence);
   if (at < 0) return Error::from_errno("lseek");
   return at;
@@ -237,8 +278,8 @@ void Overlay::close(OpenFile* file) {
   struct stat st {};
   const bool last_use = !file->lower && !node.superseded && node.files.size() == 1 &&
                         node.names.empty() && ::fstat(file->fd.get(), &st) == 0 && st.st_nlink == 0;
-  if (file->lower && node.frozen != 0) {
-    // Frozen: nothing of it changes.
+  if (file->lower && (node.frozen != 0 || !file->fd.valid())) {
+    // Nothing of it changes; or nothing of it was looked at.
   } else if (file->lower) {
     const auto now = stat_lower(file->fd.get(), "");
     if (now.ok() && version_of(now->st) != file->opened &&
@@ -249,6 +290,7 @@ void Overlay::close(OpenFile* file) {
     account(node, file->fd.get(), 0);
   }
   std::erase(node.files, file);
+  late_.erase(file);
   files_.erase(file);
   if (last_use) {
     ledger_.add(-node.blocks * 512, 0);

@@ -103,6 +103,7 @@ Status Overlay::supersede(NodeId id) {
   if (!node->is_regular()) return Error::from_errno("supersede", EINVAL);
   const Pin keep(nodes_, *node);
   const nlink_t links = node->last.st_nlink;
+  open_late(*node);
   node->superseded = true;
   while (!node->names.empty()) {
     const NodeName at = node->names.back();

@@ -63,6 +63,8 @@ class Observer {
 // An open regular file.
 struct OpenFile {
   Node* node = nullptr;
+  // None yet in a small file of lower that was read before, in the same version: most are closed
+  // again without a question. See open_late().
   os::UniqueFd fd;
   // Reads the object of lower or of a frozen layer; moved to upper when the file is copied up. A
   // writable one is moved before it is written through.
@@ -148,6 +150,12 @@ class Overlay final {
   Result<off_t> seek(OpenFile& file, off_t offset, int whence);
   Status sync(OpenFile& file, bool data_only);
   void close(OpenFile* file);
+  // Files of lower of less than this are opened late.
+  static constexpr off_t kOpenLateBelow = 64 * 1024;
+  // Files that are open without a descriptor get theirs; to be called within milliseconds while
+  // there are some. One that was replaced below before that cannot be read any more (ESTALE).
+  void open_late();
+  bool has_late() const { return !late_.empty(); }
 
   // --- extended attributes: user.* of files and directories.
   Result<std::string> attribute(NodeId id, const std::string& name);
@@ -352,14 +360,14 @@ class Overlay final {
   // create.cc
   // `searched`: what a search for the name has just seen in its place; without one it is done.
   Result<Slot> open_slot(std::string_view operation, Node& parent, const std::string& name,
-                         std::uint64_t bytes, std::optional<Gap> searched = {});
+                         std::uint64_t bytes, const Gap* searched = nullptr);
   Status reserve_rows(std::string_view operation, const std::string& path, std::uint64_t rows);
   Result<Entry> settle_new(Node& parent, const std::string& name, Slot& slot, mode_t type);
   Status give_to_owner(int dir_fd, const std::string& name, mode_t mode, bool link);
   Result<Entry> make_in_slot(std::string_view operation, NodeId parent, const std::string& name,
                              mode_t mode, std::uint64_t bytes,
                              const std::function<int(int dir_fd, const char* name)>& make,
-                             std::optional<Gap> searched = {});
+                             const Gap* searched = nullptr);
 
   // unnamed.cc
   Result<Entry> name_unnamed(Node& node, Node& parent, const std::string& name);
@@ -401,6 +409,10 @@ class Overlay final {
   // add_file looks first at what the node's object holds now; keep_file takes it for known.
   Result<OpenFile*> add_file(Node& node, os::UniqueFd fd, bool lower, bool writable);
   OpenFile* keep_file(Node& node, os::UniqueFd fd, bool lower, bool writable);
+  OpenFile* keep_late(Node& node, int lower_dir, const std::string& name);
+  Status need_descriptor(OpenFile& file);
+  // Before a name of the node goes.
+  void open_late(Node& node);
   Result<os::UniqueFd> reopen_unlinked(Node& node, int access);
   void account(Node& node, int fd, std::uint64_t reserved);
   void charge_directory(Node& dir);
@@ -430,6 +442,7 @@ class Overlay final {
   os::UniqueFd upper_root_;  // readable, for statfs and syncs
   std::set<std::string, std::less<>> whiteout_rows_;
   std::map<OpenFile*, std::unique_ptr<OpenFile>> files_;
+  std::unordered_set<OpenFile*> late_;  // open, without a descriptor when they were opened
   std::map<OpenDir*, std::unique_ptr<OpenDir>> listings_;
   std::size_t listed_bytes_ = 0;
   NodeId prune_hand_ = kRootId;

@@ -126,6 +126,7 @@ Result<bool> Overlay::is_empty(Node& dir) {
 void Overlay::gone(Node& node, Node& parent, const std::string& name,
                    const struct stat& upper_before) {
   const Pin keep(nodes_, node);
+  open_late(node);
   nodes_.remove_name(node, parent, name);
   if (node.is_dir()) {
     dirs_->drop(node.id);

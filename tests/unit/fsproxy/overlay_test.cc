@@ -242,6 +242,61 @@ TEST_F(OverlayTest, ManyDirectoriesNeedFewDescriptors) {
   EXPECT_EQ(code(view_->make_symlink(at, "leaf", "x")), 0);
 }
 
+TEST_F(OverlayTest, WhatWasReadBeforeIsOpenedLate) {
+  const NodeId id = id_of("file");
+  char text[16] = {};
+  const auto content = [&](OpenFile& file) {
+    const auto got = view_->read(file, text, sizeof text, 0);
+    return got.ok() ? std::string(text, *got) : std::to_string(got.error().error_number());
+  };
+  const auto open = [&] {
+    auto opened = view_->open_file(id, O_RDONLY);
+    EXPECT_TRUE(opened.ok());
+    return *opened;
+  };
+  const Overlay::Opened first = open();
+  EXPECT_TRUE(first.file->fd.valid() && !first.keep_cache);
+  EXPECT_EQ(content(*first.file), "lower");
+  view_->close(first.file);
+  EXPECT_FALSE(view_->has_late());
+
+  const Overlay::Opened second = open();
+  EXPECT_TRUE(!second.file->fd.valid() && second.keep_cache && view_->has_late());
+  EXPECT_EQ(content(*second.file), "lower");
+  EXPECT_FALSE(view_->has_late());
+  // What has its descriptor keeps what it opened; what has none yet is no mixture of two files.
+  const Overlay::Opened third = open();
+  view_->open_late();
+  const Overlay::Opened fourth = open();
+  EXPECT_TRUE(third.file->fd.valid() && !fourth.file->fd.valid());
+  put(lower() / "new", "other");
+  fs::rename(lower() / "new", lower() / "file");
+  EXPECT_EQ(content(*third.file), "lower");
+  EXPECT_EQ(content(*fourth.file), std::to_string(ESTALE));
+  view_->open_late();
+  EXPECT_FALSE(view_->has_late());
+  for (const auto& opened : {second, third, fourth}) view_->close(opened.file);
+}
+
+TEST_F(OverlayTest, WhatIsOpenedLateOutlivesItsName) {
+  const NodeId id = id_of("file");
+  view_->close(view_->open_file(id, O_RDONLY)->file);
+  const auto unlinked = view_->open_file(id, O_RDONLY);
+  EXPECT_TRUE(view_->has_late());
+  EXPECT_EQ(code(view_->unlink(kRootId, "file")), 0);
+  char text[16] = {};
+  EXPECT_EQ(view_->read(*unlinked->file, text, sizeof text, 0).value(), 5U);
+  view_->close(unlinked->file);
+
+  const NodeId other = id_of("dir/one");
+  view_->close(view_->open_file(other, O_RDONLY)->file);
+  const auto reader = view_->open_file(other, O_RDONLY);
+  EXPECT_TRUE(view_->has_late());
+  write_file("dir/one", "changed");
+  EXPECT_EQ(view_->read(*reader->file, text, sizeof text, 0).value(), 7U);
+  view_->close(reader->file);
+}
+
 TEST_F(OverlayTest, NodesGoWhenNothingRefersToThem) {
   const std::size_t before = view_->nodes().size();
   const auto dir = view_->lookup(kRootId, "dir");
