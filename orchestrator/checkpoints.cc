@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "common/layer/freeze.h"
 #include "common/layer/layer_stack.h"
 #include "common/layer/squash.h"
 #include "common/os/files.h"
 #include "common/os/sockets.h"
+#include "orchestrator/lent_layers.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -37,18 +39,39 @@ Result<layer::MetaStore> open_meta(const fs::path& directory) {
   return meta;
 }
 
-Status roll_back_mount(const fs::path& directory, const std::string& id) {
+// `begun`: the mount, or another one before it, may be at the checkpoint already.
+Status roll_back_mount(const fs::path& directory, const std::string& id, bool* begun) {
   TRY_ASSIGN(layer::MetaStore meta, open_meta(directory));
   TRY_ASSIGN(layer::Freeze freeze, layer::Freeze::prepare(directory, meta));
   const auto change = [&]() -> Status {
     TRY(freeze.exchange());
     return freeze.commit_rollback(id);
   };
+  const bool before = std::exchange(*begun, true);
   if (Status changed = change(); !changed.ok()) {
     TRY(freeze.take_back());
+    *begun = before;
     return changed;
   }
   return layer::recover_layers(directory, meta);
+}
+
+Status forget_rollback(const SandboxRecord& sandbox) {
+  std::error_code code;
+  fs::remove(sandbox.directory / kRollback, code);
+  return code ? Status(Error::from_errno("rollback", code.value())) : Status();
+}
+
+// Layers go only while nobody begins to stand on them.
+Result<os::FileLock> lock_layers(const SandboxRecord& sandbox) {
+  return lock_lent(sandbox.directory.parent_path());
+}
+
+Status roll_back_all(const SandboxRecord& sandbox, const std::string& id, bool* begun) {
+  TRY_ASSIGN(const std::vector<fs::path> layers, layers_of(sandbox));
+  // Once more where it is done already: nothing was written since.
+  for (const fs::path& directory : layers) TRY(roll_back_mount(directory, id, begun));
+  return forget_rollback(sandbox);
 }
 
 }  // namespace
@@ -98,11 +121,15 @@ Result<layer::Checkpoint> find_checkpoint(const SandboxRecord& sandbox, std::str
   return Error(sandbox.name + " has no checkpoint " + std::string(selector) + "; it has " + known);
 }
 
-Result<layer::Checkpoint> checkpoint_running(const SandboxRecord& sandbox, std::string_view name) {
+Result<layer::Checkpoint> checkpoint_running(const SandboxRecord& sandbox, std::string_view name,
+                                             std::optional<std::chrono::milliseconds> patience) {
   TRY_ASSIGN(const os::UniqueFd fd,
              os::connect_unix(sandbox.directory, kFilesControlName, kPatience)
                  .context("the sandbox's fsproxy cannot be reached"));
-  const std::string body = name.empty() ? "" : canonical_json({{"name", name}});
+  Json asked = Json::object();
+  if (!name.empty()) asked["name"] = name;
+  if (patience) asked["patience_ms"] = patience->count();
+  const std::string body = asked.empty() ? "" : canonical_json(asked);
   TRY(os::write_all(fd.get(), "POST /checkpoint HTTP/1.1\r\nHost: control\r\nContent-Length: " +
                                   std::to_string(body.size()) + "\r\n\r\n" + body));
   TRY_ASSIGN(const std::string answer, os::read_fd(fd.get(), 1U << 20U));
@@ -164,8 +191,14 @@ Status roll_back(const SandboxRecord& sandbox, const layer::Checkpoint& target) 
       return Error("the checkpoint does not cover " + directory.string());
     }
   }
+  TRY_ASSIGN(const os::FileLock lock, lock_layers(sandbox));
   TRY(os::write_file_atomic(sandbox.directory / kRollback, target.id + "\n"));
-  return finish_rollback(sandbox);
+  bool begun = false;
+  const Status done = roll_back_all(sandbox, target.id, &begun);
+  if (done.ok() || begun) return done;
+  // Everything is as it was: there is nothing to finish.
+  TRY(forget_rollback(sandbox));
+  return done;
 }
 
 bool has_unfinished_rollback(const SandboxRecord& sandbox) {
@@ -183,15 +216,13 @@ Status in_no_rollback(const SandboxRecord& sandbox) {
 Status finish_rollback(const SandboxRecord& sandbox) {
   TRY_ASSIGN(std::string id, os::read_file(sandbox.directory / kRollback, 4096));
   while (!id.empty() && id.back() == '\n') id.pop_back();
-  TRY_ASSIGN(const std::vector<fs::path> layers, layers_of(sandbox));
-  // Once more where it is done already: nothing was written since.
-  for (const fs::path& directory : layers) TRY(roll_back_mount(directory, id));
-  std::error_code code;
-  fs::remove(sandbox.directory / kRollback, code);
-  return code ? Status(Error::from_errno("rollback", code.value())) : Status();
+  TRY_ASSIGN(const os::FileLock lock, lock_layers(sandbox));
+  bool begun = true;
+  return roll_back_all(sandbox, id, &begun);
 }
 
 Result<std::size_t> squash(const SandboxRecord& sandbox) {
+  TRY_ASSIGN(const os::FileLock lock, lock_layers(sandbox));
   TRY_ASSIGN(const std::vector<fs::path> layers, layers_of(sandbox));
   std::size_t most = 0;
   for (const fs::path& directory : layers) {

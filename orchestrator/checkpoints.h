@@ -5,7 +5,9 @@
 // something was killed between two of them.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +26,13 @@ Result<std::vector<layer::Checkpoint>> checkpoints_of(const SandboxRecord& sandb
 // By name or id (the newest of that name), or the newest where `selector` is empty.
 Result<layer::Checkpoint> find_checkpoint(const SandboxRecord& sandbox, std::string_view selector);
 
-// Asks the running sandbox's fsproxy for one.
-Result<layer::Checkpoint> checkpoint_running(const SandboxRecord& sandbox, std::string_view name);
+// How long an automatic one waits for files that are written past fsproxy.
+inline constexpr std::chrono::milliseconds kBriefPatience{200};
+// Asks the running sandbox's fsproxy for one. `patience`: for files that are written past it; none:
+// as long as it usually waits.
+Result<layer::Checkpoint> checkpoint_running(
+    const SandboxRecord& sandbox, std::string_view name,
+    std::optional<std::chrono::milliseconds> patience = std::nullopt);
 // Of one that has ended, by its owner.
 Result<layer::Checkpoint> checkpoint_ended(const SandboxRecord& sandbox, const std::string& name);
 

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include "common/base/json_text.h"
 #include "common/layer/layer_stack.h"
 #include "common/os/files.h"
@@ -47,8 +49,6 @@ Status fork_layer(const fs::path& sandboxes, const fs::path& from, const fs::pat
     TRY_ASSIGN(const fs::path upper, layer::frozen_path(from, one.layer));
     const fs::path place = upper.parent_path();
     const fs::path owner_layer = place.parent_path().parent_path();
-    TRY(os::make_directories(owner_layer / "users", 0700));
-    TRY(os::write_file_atomic(owner_layer / "users" / id, ""));
     // Where it lies now, and where it will when its owner is gone.
     fs::path in_store = place.lexically_relative(sandboxes);
     if (*in_store.begin() == "..") in_store = place.lexically_relative(lent_root(sandboxes));
@@ -56,6 +56,9 @@ Status fork_layer(const fs::path& sandboxes, const fs::path& from, const fs::pat
         to / "layers" / (std::to_string(one.layer) + ".ref"),
         (sandboxes / in_store).lexically_relative(to).string() + "\n" +
             (lent_root(sandboxes) / in_store).lexically_relative(to).string() + "\n"));
+    // Last: whoever removes this one later finds by the reference what to give back.
+    TRY(os::make_directories(owner_layer / "users", 0700));
+    TRY(os::write_file_atomic(owner_layer / "users" / id, ""));
   }
   TRY_ASSIGN(const layer::StackHead head, layer::CheckpointTable(meta).head());
   for (const std::string& name : names_in(from / "index")) {
@@ -123,7 +126,8 @@ Result<SandboxRecord> fork(const SandboxStore& store, const SandboxRecord& sandb
                            const std::string& name) {
   TRY(sandbox.in_no_phase());
   TRY_ASSIGN(const std::vector<fs::path> layers, layers_of(sandbox));
-  TRY_ASSIGN(const os::FileLock lock, lock_lent(store.root()));
+  TRY_ASSIGN(os::FileLock held, lock_lent(store.root()));
+  std::optional<os::FileLock> lock(std::move(held));
   SandboxRecord record = sandbox;
   record.id.clear();
   record.name = name;
@@ -142,6 +146,7 @@ Result<SandboxRecord> fork(const SandboxStore& store, const SandboxRecord& sandb
   };
   if (Status filled = fill(); !filled.ok()) {
     (void)give_back(store.root(), made.record).ok();
+    lock.reset();  // the removal takes it itself
     (void)store.remove(std::move(made)).ok();
     return filled.error();
   }

@@ -120,11 +120,13 @@ Result<Grant> give_grant(const SandboxRecord& sandbox, const GrantRequest& reque
   grant.manifest = before;
   grant.manifest = "sha256:" + to_hex(sha256(canonical_json(grant_json(grant))));
   TRY_ASSIGN(const Json policy, policy_with(sandbox, grant, request.budget));
+  TRY_ASSIGN(const std::string operation, make_sandbox_id());
   // Nothing is allowed that is not recorded.
   TRY_ASSIGN(os::UniqueFd fd, os::open_file(sandbox.events(), O_WRONLY | O_APPEND));
-  log::EventLog events(std::move(fd),
-                       {sandbox.id, policy.value("operation", ""), grant.manifest, "supervisor"});
-  TRY(events.write("grant", {{"rule_id", grant.id},
+  log::EventLog events(std::move(fd), {sandbox.id, operation, grant.manifest, "supervisor"});
+  TRY(events.write("grant", {{"parent", policy.value("operation", "")},
+                             {"approval.id", grant.id},
+                             {"rule_id", grant.id},
                              {"text", grant.rule},
                              {"source", "grant"},
                              {"who", grant.who},

@@ -33,8 +33,7 @@ void find_layers(const fs::path& at, int depth, std::vector<fs::path>& out) {
   if (depth == 0) return;
   for (const std::string& name : names_in(at)) {
     if (name == "layers" || name == "users" || name == "upper" || name == "work" ||
-        name == "base" || name == "index" || fs::is_symlink(at / name, code) ||
-        !fs::is_directory(at / name, code)) {
+        name == "index" || fs::is_symlink(at / name, code) || !fs::is_directory(at / name, code)) {
       continue;
     }
     find_layers(at / name, depth - 1, out);
@@ -56,7 +55,7 @@ Status strip(const fs::path& at, int depth) {
   for (const std::string& name : names_in(at)) {
     if (name == "layers" || name == "users") continue;
     std::vector<fs::path> layers;
-    const bool inner = depth > 0 && name != "upper" && name != "work" && name != "base" &&
+    const bool inner = depth > 0 && name != "upper" && name != "work" &&
                        fs::is_directory(at / name, code) && !fs::is_symlink(at / name, code);
     if (inner) find_layers(at / name, depth - 1, layers);
     TRY(layers.empty() ? os::remove_tree(at / name) : strip(at / name, depth - 1));

@@ -56,6 +56,12 @@ Result<Json> make_egress_policy(const PlanRequest& request, const Plan& plan);
 // The phases of the manifest: policy, variables and files of each; adds the plan's lines for them.
 Status plan_phases(const PlanRequest& request, const HostFacts& facts, Plan* plan);
 
+// The name of the workload's user inside.
+std::string shown_user(const PlanRequest& request, const HostFacts& facts);
+
+// Users, programs and system calls of the workload; in plan_process.cc.
+Status plan_process(const PlanRequest& request, const HostFacts& facts, Plan* plan);
+
 // The variables of the workload. Nothing of the caller's but a safe set and what was asked for.
 Result<std::map<std::string, std::string>> make_env(const PlanRequest& request,
                                                     const HostFacts& facts);

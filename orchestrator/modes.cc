@@ -26,17 +26,6 @@ Json switch_json(const ModeSwitch& one) {
           {"why", one.why},   {"when", one.when}, {"manifest", one.manifest}};
 }
 
-// The lock of the grants: both are revisions of the same rights.
-Result<os::FileLock> lock_rights(const SandboxRecord& sandbox) {
-  const auto end = std::chrono::steady_clock::now() + kLockPatience;
-  while (true) {
-    TRY_ASSIGN(auto lock, os::FileLock::try_acquire(sandbox.directory / "grants.lock"));
-    if (lock) return std::move(*lock);
-    if (std::chrono::steady_clock::now() >= end) return Error("a right is being changed already");
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-}
-
 Result<Json> stored_json(const fs::path& file) {
   TRY_ASSIGN(const std::string text, os::read_file(file));
   return parse_json(text).context(file.filename().string());
@@ -83,6 +72,17 @@ Status make_layer(const fs::path& layer) {
 }
 
 }  // namespace
+
+// The lock of the grants: both are revisions of the same rights.
+Result<os::FileLock> lock_rights(const SandboxRecord& sandbox) {
+  const auto end = std::chrono::steady_clock::now() + kLockPatience;
+  while (true) {
+    TRY_ASSIGN(auto lock, os::FileLock::try_acquire(sandbox.directory / "grants.lock"));
+    if (lock) return std::move(*lock);
+    if (std::chrono::steady_clock::now() >= end) return Error("a right is being changed already");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
 
 Result<std::vector<ModeSwitch>> read_mode_switches(const SandboxRecord& sandbox) {
   std::vector<ModeSwitch> out;
@@ -135,11 +135,12 @@ Result<ModeSwitch> switch_mode(const SandboxRecord& given, const ModeRequest& re
   made.manifest = policy.value("manifest", sandbox.manifest);
   const std::string before = made.manifest;
   made.manifest = "sha256:" + to_hex(sha256(canonical_json(switch_json(made))));
+  TRY_ASSIGN(const std::string operation, make_sandbox_id());
   // Nothing holds that is not recorded.
   TRY_ASSIGN(os::UniqueFd fd, os::open_file(sandbox.events(), O_WRONLY | O_APPEND));
-  log::EventLog events(std::move(fd),
-                       {sandbox.id, policy.value("operation", ""), made.manifest, "supervisor"});
-  TRY(events.write("mode_switched", {{"from", made.from},
+  log::EventLog events(std::move(fd), {sandbox.id, operation, made.manifest, "supervisor"});
+  TRY(events.write("mode_switched", {{"parent", policy.value("operation", "")},
+                                     {"from", made.from},
                                      {"to", made.to},
                                      {"sandbox.profile", made.to},
                                      {"who", made.who},
@@ -164,6 +165,8 @@ Status apply_last_mode(const SandboxRecord& sandbox, Plan* plan) {
   const std::string& mode = switches.back().to;
   TRY_ASSIGN(plan->egress_policy["mode"], network_mode(sandbox, mode));
   const bool writable = mode != "read-only";
+  plan->trace["sandbox.profile"] = mode;
+  plan->trace["filesystem.write"] = writable ? "copy_on_write" : "none";
   for (MountPlan& mount : plan->mounts) {
     const bool workspace = mount.name == "workspace";
     if (!workspace && mount.name != "gitdir") continue;

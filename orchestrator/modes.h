@@ -10,6 +10,7 @@
 
 #include "common/base/json_text.h"
 #include "common/base/result.h"
+#include "common/os/file_lock.h"
 #include "orchestrator/plan.h"
 #include "orchestrator/sandbox_store.h"
 
@@ -42,6 +43,10 @@ struct ModeRequest {
 // ended starts with it at the next `exec`. A switch to the mode that holds is an error. After an
 // error the rights are as they were.
 Result<ModeSwitch> switch_mode(const SandboxRecord& sandbox, const ModeRequest& request);
+
+// The lock of a sandbox's rights: who holds it from reading them until its state says that it
+// starts, starts with all of them.
+Result<os::FileLock> lock_rights(const SandboxRecord& sandbox);
 
 // A plan that is to start again: as the sandbox's last switch says. Layers that it needs now are
 // made. Nothing changes without a switch.

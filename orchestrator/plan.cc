@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/policy/address_class.h"
 #include "common/policy/egress_rule.h"
 #include "common/policy/fs_rules.h"
 #include "common/policy/upstream_proxy.h"
@@ -62,6 +63,9 @@ Status plan_limits(const PlanRequest& request, const HostFacts& facts, Plan* pla
   plan->limits.tmp_bytes = m.tmp_bytes;
   plan->limits.tmp_exec = m.tmp_exec;
   plan->limits.shm_bytes = m.shm_bytes;
+  plan->limits.output_bytes = m.output_bytes;
+  plan->limits.open_files = m.open_files;
+  plan->limits.file_size = m.file_size;
   const auto available = [&](std::string_view controller) {
     const auto& have = facts.cgroups.controllers;
     return m.engine == "docker" || std::find(have.begin(), have.end(), controller) != have.end();
@@ -96,6 +100,9 @@ Status plan_limits(const PlanRequest& request, const HostFacts& facts, Plan* pla
   if (plan->limits.cpus) text += ", cpus " + Json(*plan->limits.cpus).dump();
   text += ", time " + (m.timeout ? duration_text(*m.timeout) : std::string("unlimited"));
   text += ", /tmp " + size_text(m.tmp_bytes) + (m.tmp_exec ? "" : " (no programs)");
+  if (m.open_files) text += ", open files " + std::to_string(*m.open_files) + " per process";
+  if (m.file_size) text += ", one file " + size_text(*m.file_size);
+  if (m.output_bytes) text += ", output " + size_text(*m.output_bytes);
   text += ", workspace and HOME " + size_text(m.quota_bytes) + " in " +
           std::to_string(m.quota_entries) + " entries";
   add_line(plan, "limit", text);
@@ -228,6 +235,13 @@ std::string shown_rule(const std::string& text) {
   return rule.ok() ? text + " = " + policy::to_text(*rule) : text;
 }
 
+// A wildcard that opens nothing, because names below it are only ever opened one by one.
+bool opens_nothing(const std::string& text) {
+  const auto rule = policy::parse_rule(text);
+  return rule.ok() && rule->pattern.kind() == policy::HostPattern::Kind::kBelow &&
+         policy::special_name(rule->pattern.host().name()).has_value();
+}
+
 // ", at most bytes_up 1000, connections 5", or nothing.
 std::string budgets_text(const Json& from) {
   if (!from.contains("budgets")) return {};
@@ -259,6 +273,12 @@ void add_network_lines(Plan* plan) {
     add_line(plan, "rule",
              "allow " + shown_rule(rule.at("rule").get<std::string>()) + " (" +
                  rule.at("id").get<std::string>() + ")" + budgets_text(rule));
+    if (opens_nothing(rule.at("rule").get<std::string>())) {
+      add_line(plan, "note",
+               rule.at("rule").get<std::string>() +
+                   " opens nothing: names below reserved ones (.internal, .local, .test, .invalid, "
+                   "…) are opened one by one; name each host");
+    }
   }
   for (const Json& rule : plan->egress_policy.at("deny")) {
     add_line(plan, "rule",
@@ -397,7 +417,7 @@ Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
   plan.workspace = request.workspace.path.string();
   plan.directory = request.workspace.directory.string();
   plan.home = facts.home;
-  plan.user_name = facts.user_name.empty() ? "user" : facts.user_name;
+  plan.user_name = shown_user(request, facts);
   plan.hostname = "cofferdam";
   plan.argv = request.argv;
   plan.interactive = request.interactive;
@@ -421,6 +441,7 @@ Result<Plan> make_plan(const PlanRequest& request, const HostFacts& facts) {
   TRY(plan_secrets(request, &plan));
   TRY(plan_phases(request, facts, &plan));
   TRY(plan_limits(request, facts, &plan));
+  TRY(plan_process(request, facts, &plan));
   TRY(add_tracked_note(request, &plan));
   for (const std::string& note : request.workspace.notes) add_line(&plan, "note", note);
   for (const std::string& note : request.notes) add_line(&plan, "note", note);

@@ -53,6 +53,18 @@ struct LimitsPlan {
   bool tmp_exec = true;
   std::uint64_t shm_bytes = 64ULL << 20U;
   std::optional<std::uint64_t> output_bytes;  // of stdout and stderr together
+  std::optional<std::uint64_t> open_files;    // of one process
+  std::optional<std::uint64_t> file_size;     // bytes of one file
+
+  // As events tell them; null: none.
+  Json to_json() const {
+    const auto told = [](const auto& limit) { return limit ? Json(*limit) : Json(); };
+    return {
+        {"pids", told(pids)},           {"memory", told(memory_bytes)},
+        {"cpus", told(cpus)},           {"timeout_ms", timeout ? Json(timeout->count()) : Json()},
+        {"output", told(output_bytes)}, {"open_files", told(open_files)},
+        {"file_size", told(file_size)}};
+  }
 };
 
 struct DockerPlan {
@@ -117,6 +129,8 @@ struct Plan {
   std::vector<PhasePlan> phases;
   IdPlan ids;
   LimitsPlan limits;
+  std::string seccomp = "default";       // default | strict
+  std::vector<std::string> executables;  // that may be executed, paths inside; empty: everything
   std::optional<DockerPlan> docker;
   bool interactive = false;     // -i
   bool terminal = false;        // -t

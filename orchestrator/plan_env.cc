@@ -65,9 +65,14 @@ void hide_password(Json* egress) {
 
 }  // namespace
 
+std::string shown_user(const PlanRequest& request, const HostFacts& facts) {
+  if (request.manifest.user == "root") return "root";
+  return facts.user_name.empty() ? "user" : facts.user_name;
+}
+
 Result<std::map<std::string, std::string>> make_env(const PlanRequest& request,
                                                     const HostFacts& facts) {
-  const std::string user = facts.user_name.empty() ? "user" : facts.user_name;
+  const std::string user = shown_user(request, facts);
   std::map<std::string, std::string> env = {
       {"PATH", path_variable(request)}, {"HOME", facts.home}, {"USER", user}, {"LOGNAME", user}};
   if (request.manifest.engine == "docker") add_of_image(facts, &env);
@@ -138,7 +143,12 @@ Json plan_json(const Plan& plan, const std::map<std::string, std::string>& secre
                  {"grace_ms", limits.grace.count()},
                  {"tmp", limits.tmp_bytes},
                  {"tmp_exec", limits.tmp_exec},
-                 {"shm", limits.shm_bytes}}},
+                 {"shm", limits.shm_bytes},
+                 {"output", limits.output_bytes ? Json(*limits.output_bytes) : Json()},
+                 {"open_files", limits.open_files ? Json(*limits.open_files) : Json()},
+                 {"file_size", limits.file_size ? Json(*limits.file_size) : Json()}}},
+               {"seccomp", plan.seccomp},
+               {"executables", plan.executables},
                {"interactive", plan.interactive},
                {"terminal", plan.terminal},
                {"lines", lines}};

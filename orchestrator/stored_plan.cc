@@ -28,7 +28,9 @@ Json limits_json(const LimitsPlan& limits) {
           {"tmp", limits.tmp_bytes},
           {"tmp_exec", limits.tmp_exec},
           {"shm", limits.shm_bytes},
-          {"output", optional_json(limits.output_bytes)}};
+          {"output", optional_json(limits.output_bytes)},
+          {"open_files", optional_json(limits.open_files)},
+          {"file_size", optional_json(limits.file_size)}};
 }
 
 LimitsPlan parse_limits(const Json& json) {
@@ -44,6 +46,8 @@ LimitsPlan parse_limits(const Json& json) {
   limits.tmp_exec = json.at("tmp_exec").get<bool>();
   limits.shm_bytes = json.at("shm").get<std::uint64_t>();
   limits.output_bytes = optional_value<std::uint64_t>(json.at("output"));
+  limits.open_files = optional_value<std::uint64_t>(json.at("open_files"));
+  limits.file_size = optional_value<std::uint64_t>(json.at("file_size"));
   return limits;
 }
 
@@ -59,6 +63,7 @@ Plan parse_plan(const Json& json, std::vector<std::string>* missing) {
   for (const auto& [key, into] : {std::pair{"sandbox", &plan.sandbox_id},
                                   {"name", &plan.sandbox_name},
                                   {"manifest", &plan.manifest_digest},
+                                  {"operation", &plan.operation_id},
                                   {"engine", &plan.engine},
                                   {"workspace", &plan.workspace},
                                   {"directory", &plan.directory},
@@ -87,6 +92,8 @@ Plan parse_plan(const Json& json, std::vector<std::string>* missing) {
   plan.ids.inside_uid = ids.at("inside_uid").get<std::uint32_t>();
   plan.ids.inside_gid = ids.at("inside_gid").get<std::uint32_t>();
   plan.limits = parse_limits(json.at("limits"));
+  plan.seccomp = json.at("seccomp").get<std::string>();
+  plan.executables = json.at("executables").get<std::vector<std::string>>();
   if (const Json& docker = json.at("docker"); !docker.is_null()) {
     plan.docker =
         DockerPlan{docker.at("image").get<std::string>(), docker.at("image_id").get<std::string>(),
@@ -126,6 +133,7 @@ Json stored_plan(const Plan& plan, const std::set<std::string>& secret) {
           {"sandbox", plan.sandbox_id},
           {"name", plan.sandbox_name},
           {"manifest", plan.manifest_digest},
+          {"operation", plan.operation_id},
           {"engine", plan.engine},
           {"workspace", plan.workspace},
           {"directory", plan.directory},
@@ -137,6 +145,8 @@ Json stored_plan(const Plan& plan, const std::set<std::string>& secret) {
           {"files", plan.files},
           {"ids", ids_json(plan.ids)},
           {"limits", limits_json(plan.limits)},
+          {"seccomp", plan.seccomp},
+          {"executables", plan.executables},
           {"docker", docker},
           {"trace", plan.trace}};
 }

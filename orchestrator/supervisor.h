@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "common/base/result.h"
@@ -29,6 +30,7 @@ struct RunOutcome {
   Ending ending = Ending::kBroken;
   int status = 0;
   std::string message;  // may hold what came from inside: print it escaped
+  std::optional<std::uint64_t> output_bytes = {};  // printed by the main command
   // The exit status of `cofferdam run` (DESIGN's table: own, 124, 125, 126, 127, 128+N).
   int exit_status() const;
 };

@@ -44,6 +44,12 @@ bool is_pty_master(int fd) {
          ::ioctl(fd, TIOCGPTN, &number) == 0;
 }
 
+std::optional<std::size_t> terminal_rows(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return std::nullopt;
+  return size.ws_row;
+}
+
 void copy_window_size(int from, int to) {
   winsize size{};
   if (::ioctl(from, TIOCGWINSZ, &size) == 0) (void)::ioctl(to, TIOCSWINSZ, &size);

@@ -3,6 +3,9 @@
 
 #include <termios.h>
 
+#include <cstddef>
+#include <optional>
+
 #include "common/base/result.h"
 
 namespace cofferdam::os {
@@ -11,6 +14,9 @@ bool is_terminal(int fd);
 
 // Whether `fd` is the master side of a Unix98 pseudo terminal and nothing else.
 bool is_pty_master(int fd);
+
+// Rows of the window; nothing where `fd` is no terminal, or does not know.
+std::optional<std::size_t> terminal_rows(int fd);
 
 // Copies rows and columns; no error when `from` is no terminal.
 void copy_window_size(int from, int to);

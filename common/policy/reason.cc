@@ -6,7 +6,7 @@
 namespace cofferdam::policy {
 namespace {
 
-constexpr std::array<std::string_view, 41> kTexts = {"allowed",
+constexpr std::array<std::string_view, 44> kTexts = {"allowed",
                                                      "no_rule",
                                                      "denied_by_rule",
                                                      "port_not_allowed",
@@ -46,8 +46,11 @@ constexpr std::array<std::string_view, 41> kTexts = {"allowed",
                                                      "changed_under",
                                                      "syscall",
                                                      "upstream_proxy_failed",
-                                                     "upstream_proxy_refused"};
-static_assert(kTexts.size() == static_cast<std::size_t>(Reason::kUpstreamProxyRefused) + 1);
+                                                     "upstream_proxy_refused",
+                                                     "tool_not_declared",
+                                                     "tool_denied",
+                                                     "approval_required"};
+static_assert(kTexts.size() == static_cast<std::size_t>(Reason::kApprovalRequired) + 1);
 
 }  // namespace
 

@@ -49,6 +49,9 @@ enum class Reason : std::uint8_t {
   kSyscall,
   kUpstreamProxyFailed,   // no tunnel: the upstream proxy cannot be reached, or has trouble itself
   kUpstreamProxyRefused,  // the upstream proxy answered that it will not
+  kToolNotDeclared,       // the manifest names no such tool
+  kToolDenied,            // it does, and never lets it be called
+  kApprovalRequired,      // somebody has to say yes, and nobody was asked
 };
 
 // The text of a reason in every output: "no_rule".

@@ -4,6 +4,7 @@
 #include <linux/fs.h>
 #include <seccomp.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -54,6 +55,12 @@ Status load_filter() {
     if (number == __NR_SCMP_ERROR || number < 0) continue;
     check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0), name);
   }
+  // Whose connection to the control socket it is.
+  struct scmp_arg_cmp peer_only[2] = {};
+  peer_only[0] = {1, SCMP_CMP_EQ, SOL_SOCKET, 0};
+  peer_only[1] = {2, SCMP_CMP_EQ, SO_PEERCRED, 0};
+  check(seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(getsockopt), 2, peer_only),
+        "getsockopt");
   struct scmp_arg_cmp clone_only {};
   clone_only.arg = 1;
   clone_only.op = SCMP_CMP_MASKED_EQ;

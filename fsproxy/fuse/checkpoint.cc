@@ -114,7 +114,8 @@ Status freeze_all(const std::vector<Session*>& sessions, layer::Checkpoint& chec
 }  // namespace
 
 Result<layer::Checkpoint> take_checkpoint(const std::vector<std::unique_ptr<Session>>& sessions,
-                                          const std::string& name, log::EventLog& events) {
+                                          const std::string& name, log::EventLog& events,
+                                          std::chrono::milliseconds patience) {
   std::vector<Session*> writable;
   for (const auto& session : sessions) {
     if (session->writable()) writable.push_back(session.get());
@@ -124,8 +125,8 @@ Result<layer::Checkpoint> take_checkpoint(const std::vector<std::unique_ptr<Sess
   const auto take = [&]() -> Status {
     if (writable.empty()) return Error("checkpoint: nothing here can be written", EROFS);
     TRY_ASSIGN(checkpoint.id, new_id());
-    const auto until = steady_clock::now() + kCheckpointPatience;
-    for (Session* session : writable) session->fetch_mapped_writes(kCheckpointPatience);
+    const auto until = steady_clock::now() + patience;
+    for (Session* session : writable) session->fetch_mapped_writes(patience);
     // Before anybody has to wait for it.
     TRY(writable.front()->sync_disk());
     Standstill standstill(writable);

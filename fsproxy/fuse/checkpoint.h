@@ -17,12 +17,13 @@
 
 namespace cofferdam::fsproxy {
 
-// How long is waited for files that are written past the service, and for the threads.
+// How long is waited at most for files that are written past the service, and for the threads.
 inline constexpr std::chrono::milliseconds kCheckpointPatience{2000};
 
 // Any thread but those of the mounts. The first session that can write is the one whose checkpoints
 // count: a kill leaves all mounts with the new layer, or that one without. `name` may be empty.
 Result<layer::Checkpoint> take_checkpoint(const std::vector<std::unique_ptr<Session>>& sessions,
-                                          const std::string& name, log::EventLog& events);
+                                          const std::string& name, log::EventLog& events,
+                                          std::chrono::milliseconds patience = kCheckpointPatience);
 
 }  // namespace cofferdam::fsproxy

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdint>
 
+#include "common/os/sockets.h"
 #include "common/os/unique_fd.h"
 
 namespace cofferdam::fsproxy {
@@ -38,6 +39,13 @@ void answer_one(int listening_fd, const Resources& resources) {
   constexpr std::size_t kMaxRequest = 4096;
   const os::UniqueFd peer(::accept4(listening_fd, nullptr, nullptr, SOCK_CLOEXEC));
   if (!peer) return;
+  const auto uid = os::peer_uid(peer.get());
+  if (!uid.ok() || *uid != ::geteuid()) {
+    const std::string refusal =
+        response({"403 Forbidden", {{"error", "this socket is its owner's alone"}}});
+    (void)::send(peer.get(), refusal.data(), refusal.size(), MSG_NOSIGNAL);
+    return;
+  }
   const struct timeval patience { 1, 0 };
   (void)::setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   (void)::setsockopt(peer.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);

@@ -151,17 +151,22 @@ Answer Service::checkpoint(const std::string& body) {
     return {status, {{"error", why}}};
   };
   std::string name;
+  std::chrono::milliseconds patience = kCheckpointPatience;
   if (!body.empty()) {
     const auto json = parse_json(body);
     if (!json.ok() || !json->is_object()) return refuse("400 Bad Request", "not a JSON object");
     for (const auto& [key, value] : json->items()) {
-      if (key != "name" || !value.is_string()) {
+      if (key == "name" && value.is_string()) {
+        name = value.get<std::string>();
+      } else if (key == "patience_ms" && value.is_number_unsigned()) {
+        const auto most = static_cast<std::uint64_t>(kCheckpointPatience.count());
+        patience = std::chrono::milliseconds(std::min(value.get<std::uint64_t>(), most));
+      } else {
         return refuse("400 Bad Request", "unknown key " + key);
       }
-      name = value.get<std::string>();
     }
   }
-  const auto taken = take_checkpoint(sessions_, name, *events_);
+  const auto taken = take_checkpoint(sessions_, name, *events_, patience);
   if (!taken.ok()) {
     const bool busy = taken.error().error_number() == EBUSY;
     return refuse(busy ? "409 Conflict" : "500 Internal Server Error", taken.error().message());

@@ -101,19 +101,19 @@ Result<Visit> Collector::visit_upper(const std::string& path, const UpperEntry& 
 
 // A directory of ignored content that neither side had before.
 Result<bool> Collector::take_bulk(const std::string& path, const UpperEntry& entry) {
-  // With frozen layers it lies in more places than one.
-  if (!entry.problem.empty() || !view_.upper().is_single()) return false;
+  // With frozen layers it may lie in more places than one.
+  const auto root = view_.upper().sole_root_of(path);
+  if (!entry.problem.empty() || !root) return false;
   TRY_ASSIGN(const auto record, view_.meta().base(path));
   const bool had = record.has_value() && (record->version.kind != layer::Kind::kAbsent ||
                                           record->state != layer::BaseState::kKnown);
   if (had || criteria_.settled.paths.contains(path)) return false;
   const auto parent = os::open_parent_in_tree(view_.workspace(), path);
   if (parent.ok() && os::stat_in(parent->get(), os::leaf_of(path)).ok()) return false;
-  TRY_ASSIGN(const auto tree,
-             look_through(view_.upper().top(), path, criteria_.risks, criteria_.secrets,
-                          [&](const std::string& below, bool is_dir) {
-                            return placement_.is_hidden(below, is_dir);
-                          }));
+  TRY_ASSIGN(const auto tree, look_through(*root, path, criteria_.risks, criteria_.secrets,
+                                           [&](const std::string& below, bool is_dir) {
+                                             return placement_.is_hidden(below, is_dir);
+                                           }));
   if (!tree.has_value() || !affords_holes(tree->holes)) return false;
   Change change;
   change.path = path;

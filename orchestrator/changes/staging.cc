@@ -171,7 +171,9 @@ Status Staging::make_tree(const MergeItem& item, const std::string& name) {
   owner.umask = mask;
   if (::geteuid() == 0) owner.uid = origin.uid;
   if (::geteuid() == 0 || origin.set_group_id) owner.gid = origin.gid;
-  return copy_tree(view_.upper().top(), item.change.path, objects_, name, owner);
+  const auto root = view_.upper().sole_root_of(item.change.path);
+  if (!root) return Error(item.change.path + " is not whole any more");
+  return copy_tree(*root, item.change.path, objects_, name, owner);
 }
 
 Result<std::uint64_t> Staging::make(const MergeItem& item, const ContentSource& content,

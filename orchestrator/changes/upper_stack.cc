@@ -31,6 +31,27 @@ Result<UpperStack> UpperStack::open(const std::filesystem::path& layer) {
   return UpperStack(std::move(roots));
 }
 
+std::optional<int> UpperStack::sole_root_of(std::string_view path) const {
+  std::optional<int> found;
+  for (const os::UniqueFd& root : roots_) {
+    const auto parent = os::open_parent_in_tree(root.get(), path);
+    // Where it cannot be looked it may lie.
+    const auto is_absence = [](int number) { return number == ENOENT || number == ENOTDIR; };
+    if (!parent.ok()) {
+      if (is_absence(parent.error().error_number())) continue;
+      return std::nullopt;
+    }
+    const auto st = os::stat_in(parent->get(), os::leaf_of(path));
+    if (!st.ok()) {
+      if (is_absence(st.error().error_number())) continue;
+      return std::nullopt;
+    }
+    if (found) return std::nullopt;
+    found = root.get();
+  }
+  return found;
+}
+
 Result<UpperStack::Directory> UpperStack::directory(std::string_view path) const {
   Directory at;
   for (const os::UniqueFd& root : roots_) {

@@ -27,6 +27,10 @@ class UpperStack final {
   int top() const { return roots_.front().get(); }
   bool is_single() const { return roots_.size() == 1; }
 
+  // The one root in which alone something lies at `path`; nothing where several do, or none. What
+  // shows there is then whole in it.
+  std::optional<int> sole_root_of(std::string_view path) const;
+
   struct Directory {
     std::vector<os::UniqueFd> parts;  // readable, the newest first; empty: there is none
     bool detached = false;            // nothing of the workspace shows through

@@ -7,6 +7,7 @@
 #include "common/base/text_time.h"
 #include "common/log/event_log.h"
 #include "common/os/files.h"
+#include "orchestrator/automatic_checkpoint.h"
 #include "orchestrator/checkpoints.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/review.h"
@@ -42,6 +43,9 @@ void record(const SandboxRecord& sandbox, std::string_view event, Json fields) {
 }
 
 Status check_name(const std::string& name) {
+  if (name.starts_with(kAutomaticPrefix)) {
+    return Error(name + ": such names are those of automatic checkpoints");
+  }
   if (name.empty() || is_sandbox_name(name)) return {};
   return Error("not a name of a checkpoint: " + name + " (allowed: [a-z0-9][a-z0-9_.-]{0,62})");
 }

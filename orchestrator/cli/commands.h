@@ -38,6 +38,7 @@ void add_exec(CLI::App& app, Context& context);
 void add_stop(CLI::App& app, Context& context);
 void add_prune(CLI::App& app, Context& context);
 void add_verify(CLI::App& app, Context& context);
+void add_top(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);
 void add_ps(CLI::App& app, Context& context);
 void add_log(CLI::App& app, Context& context);

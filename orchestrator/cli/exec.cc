@@ -1,14 +1,25 @@
 #include "orchestrator/cli/exec.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <thread>
 
+#include "common/base/escape.h"
+#include "common/log/event_log.h"
+#include "common/os/files.h"
+#include "common/os/terminal.h"
+#include "orchestrator/automatic_checkpoint.h"
 #include "orchestrator/changes/journal.h"
 #include "orchestrator/checkpoints.h"
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/declared_tool.h"
 #include "orchestrator/manifest/narrow.h"
 #include "orchestrator/manifest/quantity.h"
 #include "orchestrator/manifest/sources.h"
@@ -46,10 +57,40 @@ Status check_variables(const SandboxStore& store, const SandboxRecord& record,
   return {};
 }
 
+// Who is there says yes or no to a tool that wants that; anything else is decided where the command
+// is started.
+Status ask_for_tool(const SandboxRecord& record, ExecRequest* request) {
+  if (request->tool.empty()) return {};
+  TRY_ASSIGN(const std::string text, os::read_file(record.directory / "manifest.json"));
+  TRY_ASSIGN(const Json manifest, parse_json(text));
+  if (approval_of_tool(manifest, request->tool) != "ask") return {};
+  if (!os::is_terminal(STDIN_FILENO) || !os::is_terminal(STDERR_FILENO)) return {};
+  const std::string question = "cofferdam: let tool " + escape_for_terminal(request->tool) +
+                               " run " + escape_for_terminal(request->argv.front()) + " in " +
+                               record.name + "? [y/N] ";
+  os::discard_typed_ahead(STDIN_FILENO);
+  std::fputs(question.c_str(), stderr);
+  std::array<char, 16> answer{};
+  if (std::fgets(answer.data(), answer.size(), stdin) == nullptr) return {};
+  if (answer[0] != 'y' && answer[0] != 'Y') return {};
+  TRY_ASSIGN(request->approval.id, make_sandbox_id());
+  request->approval.who = who_asks();
+  return {};
+}
+
+// What is changed now can be taken back; why it cannot is told, and the command runs all the same.
+void keep_state(const KeptState& kept, ExecPlan* plan) {
+  plan->request.checkpoint = kept.checkpoint;
+  plan->checkpoint = false;  // once
+  if (!kept.fault.empty()) note("no checkpoint before it: " + kept.fault);
+}
+
 Result<ExecPlan> make_exec_plan(const Context& context, const ExecOptions& options,
                                 const SandboxStore& store, const SandboxRecord& record) {
   ExecPlan plan;
   plan.interactive = options.interactive;
+  plan.checkpoint = !options.no_checkpoint;
+  plan.request.tool = options.tool;
   plan.request.argv = context.command;
   plan.request.terminal = options.terminal;
   for (const std::string& text : options.env) TRY(carry_variable(text, &plan.carried));
@@ -67,11 +108,24 @@ Result<ExecPlan> make_exec_plan(const Context& context, const ExecOptions& optio
   return plan;
 }
 
+// Before an ended sandbox is started for it; a refusal is recorded.
+Status check_tool(const SandboxRecord& record, const ExecRequest& request) {
+  if (request.tool.empty()) return {};
+  TRY_ASSIGN(const std::string text, os::read_file(record.directory / "manifest.json"));
+  TRY_ASSIGN(const Json manifest, parse_json(text));
+  const ToolDecision decision = decide_tool(manifest, request.tool, request.approval);
+  if (decision.allowed()) return {};
+  TRY_ASSIGN(os::UniqueFd fd, os::open_file(record.events(), O_WRONLY | O_APPEND | O_CREAT));
+  log::EventLog events(std::move(fd), {record.id, "", record.manifest, "supervisor"});
+  TRY(events.write("tool_refused", refusal_fields(decision)));
+  return Error(decision.message);
+}
+
 // Whoever holds the sandbox decides: its supervisor takes the command, or, where it has ended, this
 // process becomes its supervisor. Of several that ask at once, one becomes it and serves the
 // others.
 Result<RunOutcome> exec_where_it_is(const SandboxStore& store, SandboxRecord record,
-                                    const ExecPlan& plan) {
+                                    ExecPlan plan) {
   const auto deadline = Clock::now() + kReadiness;
   for (;;) {
     TRY_ASSIGN(auto owned, store.try_own(record));
@@ -85,7 +139,12 @@ Result<RunOutcome> exec_where_it_is(const SandboxStore& store, SandboxRecord rec
       if (changes::Journal::has_active(sandbox.record)) {
         return Error("a merge of it is not brought to an end yet");
       }
+      TRY(check_tool(sandbox.record, plan.request));
+      if (plan.checkpoint) keep_state(keep_ended_state(sandbox.record, "exec"), &plan);
       return exec_in_ended(&sandbox, store, plan);
+    }
+    if (plan.checkpoint && record.state == SandboxState::kRunning) {
+      keep_state(keep_running_state(record, "exec"), &plan);
     }
     auto outcome = exec_in_running(record, plan);
     if (outcome.ok() || outcome.error().error_number() != EAGAIN) return outcome;
@@ -106,8 +165,9 @@ int exec(const Context& context, const ExecOptions& options) {
   if (!record.ok()) return fail(record.error());
   const auto store = SandboxStore::open();
   if (!store.ok()) return fail(store.error());
-  const auto plan = make_exec_plan(context, options, *store, *record);
+  auto plan = make_exec_plan(context, options, *store, *record);
   if (!plan.ok()) return fail(plan.error());
+  if (Status asked = ask_for_tool(*record, &plan->request); !asked.ok()) return fail(asked.error());
   const auto outcome = exec_where_it_is(*store, *record, *plan);
   if (!outcome.ok()) return fail(outcome.error().context("sandbox " + record->name));
   if (!outcome->message.empty()) (void)fail(outcome->message);
@@ -126,6 +186,9 @@ void add_exec(CLI::App& app, Context& context) {
       ->allow_extra_args(false)
       ->take_all();
   command->add_option("--timeout", o->timeout, "End the command after 1500ms, 90s, 10m, 2h");
+  command->add_option("--tool", o->tool, "The command is this tool of the manifest; recorded");
+  command->add_flag("--no-checkpoint", o->no_checkpoint,
+                    "Do not keep what the sandbox shows before it");
   command->add_flag("-i,--interactive", o->interactive, "Pass stdin on");
   command->add_flag("-t,--tty", o->terminal, "Give the command a terminal");
   command->callback(

@@ -14,6 +14,8 @@ namespace cofferdam::orchestrator::cli {
 struct ExecOptions {
   std::string selector;
   std::string timeout;
+  std::string tool;
+  bool no_checkpoint = false;
   std::vector<std::string> env;
   bool interactive = false;
   bool terminal = false;
@@ -24,6 +26,7 @@ struct ExecPlan {
   ExecRequest request;
   std::map<std::string, std::string> carried;  // --env
   bool interactive = false;
+  bool checkpoint = true;  // what the sandbox shows is kept before
 };
 
 // Asks the supervisor of the sandbox and carries the command's stdio; the command's outcome. An

@@ -7,8 +7,11 @@
 #include "orchestrator/cli/run.h"
 #include "orchestrator/cli/supervised.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/declared_tool.h"
 #include "orchestrator/expiry.h"
 #include "orchestrator/host_facts.h"
+#include "orchestrator/manifest/sources.h"
+#include "orchestrator/manifest/stored_manifest.h"
 #include "orchestrator/modes.h"
 #include "orchestrator/stored_plan.h"
 
@@ -56,12 +59,35 @@ Result<Plan> plan_again(const OwnedSandbox& sandbox, const SandboxStore& store,
   return plan;
 }
 
+// The organisation's file of today bounds a sandbox of yesterday too.
+Status check_organisation(const SandboxStore& store, const SandboxRecord& record) {
+  TRY_ASSIGN(const ManifestPlaces places, manifest_places(state_directory(store)));
+  TRY_ASSIGN(const auto limit, organisation_limit(places));
+  if (!limit) return {};
+  TRY_ASSIGN(const std::string text, os::read_file(record.directory / "manifest.json"));
+  TRY_ASSIGN(const Json stored, parse_json(text));
+  TRY_ASSIGN(Manifest manifest, parse_stored_manifest(stored));
+  TRY_ASSIGN(manifest.mode, mode_of(record));
+  TRY_ASSIGN(const auto beyond, beyond_limit(manifest, *limit));
+  if (beyond.empty()) return {};
+  std::string what;
+  constexpr std::size_t kTold = 5;
+  for (std::size_t i = 0; i < beyond.size() && i < kTold; ++i) what += "\n  " + beyond[i];
+  return Error("it has rights that " + limit->source + " does not permit any more:" + what +
+               "\nRemedy: merge or export what it made, and run a new one");
+}
+
 }  // namespace
 
 Result<RunOutcome> exec_in_ended(OwnedSandbox* sandbox, const SandboxStore& store,
                                  const ExecPlan& exec) {
+  TRY(check_organisation(store, sandbox->record));
+  // No switch comes between what is read of the rights and the start with them.
+  TRY_ASSIGN(os::FileLock held, lock_rights(sandbox->record));
+  std::optional<os::FileLock> lock(std::move(held));
   TRY_ASSIGN(const Plan plan, plan_again(*sandbox, store, exec));
   TRY(sandbox->begin_again());
+  lock.reset();
   if (plan.ids.range_base) {
     sandbox->record.resources["id_range"] = *plan.ids.range_base;
     TRY(sandbox->save());
@@ -69,7 +95,14 @@ Result<RunOutcome> exec_in_ended(OwnedSandbox* sandbox, const SandboxStore& stor
   Operation operation{"exec_started", "exec_ended", {{"resumed", true}}, {}};
   operation.fields["timeout_ms"] =
       plan.limits.timeout ? Json(plan.limits.timeout->count()) : Json();
-  operation.fields["tool.name"] = exec.request.tool.empty() ? Json() : Json(exec.request.tool);
+  operation.fields["tool.name"] = Json();
+  if (const std::string& tool = exec.request.tool; !tool.empty()) {
+    TRY_ASSIGN(const std::string text, os::read_file(sandbox->record.directory / "manifest.json"));
+    TRY_ASSIGN(const Json manifest, parse_json(text));
+    operation.fields.update(decide_tool(manifest, tool, exec.request.approval).fields);
+  }
+  const std::string& kept = exec.request.checkpoint;
+  operation.fields["checkpoint.id"] = kept.empty() ? Json() : Json(kept);
   return run_in_sandbox(sandbox, plan, operation);
 }
 

@@ -43,6 +43,7 @@ class Execution final {
     }
     pump_ = &*pump;
     TRY(pump->redact(started.secrets));
+    pump->limit_output(started.output_bytes);
     loop_.watch(signals_.fd(), POLLIN, [this](short) { on_signals(); });
     loop_.watch(socket_.get(), POLLIN, [this](short) { on_message(); });
     pump->start(loop_);

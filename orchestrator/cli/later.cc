@@ -11,8 +11,9 @@ struct Later {
   const char* description;
 };
 constexpr std::array kLater = {
-    Later{"top", "Watch sandboxes"},         Later{"approve", "Answer a sandbox's request"},
-    Later{"serve", "Serve the API"},         Later{"preview", "Open a port of a sandbox"},
+    Later{"approve", "Answer a sandbox's request"},
+    Later{"serve", "Serve the API"},
+    Later{"preview", "Open a port of a sandbox"},
     Later{"compose", "Run a compose stack"},
 };
 

@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
       cli::add_ps,         cli::add_diff,  cli::add_export, cli::add_merge,    cli::add_undo,
       cli::add_checkpoint, cli::add_log,   cli::add_why,    cli::add_rm,       cli::add_reap,
       cli::add_doctor,     cli::add_grant, cli::add_mode,   cli::add_manifest, cli::add_version,
-      cli::add_completion, cli::add_later};
+      cli::add_completion, cli::add_top,   cli::add_later};
   for (const auto add : kCommands) add(app, context);
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back

@@ -4,7 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "orchestrator/automatic_checkpoint.h"
+#include "orchestrator/checkpoints.h"
 #include "orchestrator/cli/commands.h"
+#include "orchestrator/cli/recorded_operation.h"
 #include "orchestrator/cli/review.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/engine/program_path.h"
@@ -53,6 +56,44 @@ Result<changes::MergeOptions> merge_options(const Context& context, const Sandbo
   return result;
 }
 
+std::uint64_t bytes_taken(const changes::MergeReport& report) {
+  std::uint64_t bytes = 0;
+  for (const changes::MergeItem& item : report.items) {
+    if (item.outcome != changes::Outcome::kTaken) continue;
+    bytes += item.change.bulk_bytes > 0 ? item.change.bulk_bytes : item.result.size;
+  }
+  return bytes;
+}
+
+// Nothing is written home that is not recorded, and what the sandbox shows is kept before.
+Result<changes::MergeReport> merge_recorded(const SandboxRecord& sandbox,
+                                            const changes::MergeOptions& options) {
+  if (options.dry_run) return changes::merge_sandbox(sandbox, options);
+  TRY(in_no_rollback(sandbox));
+  const KeptState kept = keep_ended_state(sandbox, "merge");
+  if (!kept.fault.empty()) note("no checkpoint before it: " + kept.fault);
+  TRY_ASSIGN(RecordedOperation operation,
+             RecordedOperation::begin(
+                 sandbox, "merge",
+                 {{"checkpoint.id", kept.checkpoint.empty() ? Json() : Json(kept.checkpoint)},
+                  {"commits", options.commits.has_value()},
+                  {"ignored", options.ignored},
+                  {"paths", options.paths.size()}}));
+  auto report = changes::merge_sandbox(sandbox, options);
+  if (!report.ok()) {
+    operation.end(kExitFailed, report.error().message(), {{"written", false}});
+    return report;
+  }
+  const auto count = [&](changes::Outcome outcome) { return report->count(outcome); };
+  operation.end(report->exit_status(), report->failure,
+                {{"written", report->written},
+                 {"taken", count(changes::Outcome::kTaken)},
+                 {"conflicts", count(changes::Outcome::kConflict)},
+                 {"refused", count(changes::Outcome::kRefused)},
+                 {"bytes", report->written ? bytes_taken(*report) : 0}});
+  return report;
+}
+
 int merge(const Context& context, const Options& options) {
   const auto found = find_sandbox(context, options.selector);
   if (!found.ok()) return fail(found.error());
@@ -62,7 +103,7 @@ int merge(const Context& context, const Options& options) {
   const auto owned = own_ended(*found, "what it writes can only be merged after it has ended");
   if (!owned.ok()) return fail(owned.error());
   const SandboxRecord& sandbox = owned->record;
-  const auto report = changes::merge_sandbox(sandbox, *asked);
+  const auto report = merge_recorded(sandbox, *asked);
   if (!report.ok()) return fail(report.error());
   const std::string text =
       options.json ? printable_json(changes::to_json(*report, options.dry_run), 2) + "\n"
@@ -75,7 +116,7 @@ int merge(const Context& context, const Options& options) {
 }  // namespace
 
 int merge_after_run(const Context& /*context*/, const SandboxRecord& sandbox) {
-  const auto report = changes::merge_sandbox(sandbox, {});
+  const auto report = merge_recorded(sandbox, {});
   if (!report.ok()) return fail(report.error());
   if (const int shown = show(sandbox, changes::describe(*report, false), stderr); shown != 0) {
     return shown;

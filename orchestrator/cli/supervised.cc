@@ -11,6 +11,7 @@
 #include "common/os/files.h"
 #include "orchestrator/cli/surroundings.h"
 #include "orchestrator/engine/operation_messages.h"
+#include "orchestrator/event_reader.h"
 #include "orchestrator/stored_plan.h"
 
 namespace cofferdam::orchestrator::cli {
@@ -19,20 +20,34 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Status record_start(log::EventLog* events, const Plan& plan, const Operation& operation) {
-  const LimitsPlan& limits = plan.limits;
   Json fields = plan.trace;
   fields.update(operation.fields);
   fields["engine"] = plan.engine;
   fields["workspace"] = plan.workspace;
   fields["program"] = plan.argv.empty() ? "" : plan.argv.front();
-  fields["limits"] = {{"pids", limits.pids ? Json(*limits.pids) : Json()},
-                      {"memory", limits.memory_bytes ? Json(*limits.memory_bytes) : Json()},
-                      {"cpus", limits.cpus ? Json(*limits.cpus) : Json()},
-                      {"timeout_ms", limits.timeout ? Json(limits.timeout->count()) : Json()},
-                      {"output", limits.output_bytes ? Json(*limits.output_bytes) : Json()}};
+  fields["limits"] = plan.limits.to_json();
   TRY(events->write(operation.started, fields));
   for (const auto& [event, further] : operation.further) TRY(events->write(event, further));
   return {};
+}
+
+// What the connections of this life carried, by the events from `offset` on.
+Json bytes_since(const SandboxRecord& record, std::uint64_t offset) {
+  std::uint64_t up = 0;
+  std::uint64_t down = 0;
+  const auto read = for_each_event(record.events(), offset, [&](const Json& event) {
+    if (event_text(event, "of") == "egress") {
+      const auto folded = parse_json(event_text(event, "fields"));
+      if (!folded.ok() || !folded->is_object()) return;
+      up += event_number(*folded, "bytes_up");
+      down += event_number(*folded, "bytes_down");
+    } else if (event_text(event, "event") == "egress") {
+      up += event_number(event, "bytes_up");
+      down += event_number(event, "bytes_down");
+    }
+  });
+  if (!read.ok()) return {{"bytes_up", nullptr}, {"bytes_down", nullptr}};
+  return {{"bytes_up", up}, {"bytes_down", down}};
 }
 
 // However the supervisor left it, the sandbox has ended now.
@@ -113,6 +128,9 @@ RunOutcome run_in_sandbox(OwnedSandbox* sandbox, const Plan& plan, const Operati
     log::EventLog events(std::move(fd).value(),
                          {plan.sandbox_id, plan.operation_id, plan.manifest_digest, "supervisor"});
     const auto begin = Clock::now();
+    std::error_code code;
+    const auto size = std::filesystem::file_size(sandbox->record.events(), code);
+    const std::uint64_t recorded_before = code ? 0 : size;
     if (Status started = record_start(&events, plan, operation); !started.ok()) {
       outcome.message = started.error().message();
     } else if (auto supervised = supervise(plan, *sandbox, events, running); supervised.ok()) {
@@ -122,11 +140,14 @@ RunOutcome run_in_sandbox(OwnedSandbox* sandbox, const Plan& plan, const Operati
     }
     const auto duration =
         std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
-    Status ended = events.write(operation.ended, {{"ending", to_text(outcome.ending)},
-                                                  {"status", outcome.status},
-                                                  {"exit_status", outcome.exit_status()},
-                                                  {"message", outcome.message},
-                                                  {"duration_ms", duration}});
+    Json fields = {{"ending", to_text(outcome.ending)},
+                   {"status", outcome.status},
+                   {"exit_status", outcome.exit_status()},
+                   {"message", outcome.message},
+                   {"duration_ms", duration},
+                   {"output_bytes", outcome.output_bytes ? Json(*outcome.output_bytes) : Json()}};
+    fields.update(bytes_since(sandbox->record, recorded_before));
+    Status ended = events.write(operation.ended, fields);
     if (!ended.ok()) note("the events: " + ended.error().message());
   }  // suppressed counts are written before anybody reads the file
   if (Status finished = finish_record(sandbox, outcome); !finished.ok()) {

@@ -5,6 +5,7 @@
 
 #include "orchestrator/changes/recovery.h"
 #include "orchestrator/cli/commands.h"
+#include "orchestrator/cli/recorded_operation.h"
 #include "orchestrator/cli/review.h"
 #include "orchestrator/cli/surroundings.h"
 
@@ -18,8 +19,14 @@ int undo(const Context& context, const std::string& selector) {
   if (!found.ok()) return fail(found.error());
   const auto owned = own_ended(*found, "its merges can only be taken back after it has ended");
   if (!owned.ok()) return fail(owned.error());
+  auto operation = RecordedOperation::begin(owned->record, "undo", Json::object());
+  if (!operation.ok()) return fail(operation.error());
   const auto report = changes::undo_merge(owned->record);
-  if (!report.ok()) return fail(report.error());
+  if (!report.ok()) {
+    operation->end(kExitFailed, report.error().message(), Json::object());
+    return fail(report.error());
+  }
+  operation->end(report->exit_status(), report->failure, {{"paths", report->paths}});
   if (const int shown = show(owned->record, changes::describe(*report), stdout); shown != 0) {
     return shown;
   }

@@ -1,8 +1,9 @@
-// policies/seccomp/default.json as it was when this was built.
+// policies/seccomp/ as it was when this was built.
 #pragma once
 
 namespace cofferdam::orchestrator {
 
-extern const char kSeccompPolicyJson[];
+extern const char kSeccompPolicyJson[];  // default.json
+extern const char kStrictSeccompJson[];  // strict.json: what is refused beyond it
 
 }  // namespace cofferdam::orchestrator

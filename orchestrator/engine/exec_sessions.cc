@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "common/os/files.h"
 #include "common/os/pipes.h"
 #include "common/os/sockets.h"
 
@@ -35,6 +36,15 @@ std::vector<std::string> merged_env(const Plan& plan, const std::string& program
   return list;
 }
 
+// The mode that the sandbox was switched to last; empty: it never was.
+std::string switched_mode(const SandboxRecord& record) {
+  const auto text = os::read_file(record.directory / "modes.json");
+  if (!text.ok()) return {};
+  const auto json = parse_json(*text);
+  if (!json.ok() || !json->is_array() || json->empty()) return {};
+  return json->back().is_object() ? json->back().value("to", "") : "";
+}
+
 }  // namespace
 
 RunOutcome outcome_of(const WorkloadEnd& end, const std::string& program) {
@@ -58,6 +68,7 @@ struct ExecSessions::Session {
   std::string program;
   std::unique_ptr<log::EventLog> events;
   Clock::time_point begin;
+  bool recorded = false;
   bool started = false;
   bool wants_terminal = false;
   // Where it was told to end: what that will have been, and when it is killed.
@@ -163,11 +174,21 @@ Status ExecSessions::start(Session& session, ReceivedExec received) {
     limit = plan_.limits.timeout;
   }
   Json fields = plan_.trace;
+  if (const std::string mode = switched_mode(record_); !mode.empty()) {
+    fields["sandbox.profile"] = mode;
+  }
   fields["parent"] = plan_.operation_id;
   fields["program"] = session.program;
-  fields["tool.name"] = request.tool.empty() ? Json() : Json(request.tool);
+  fields["tool.name"] = Json();
+  if (!request.tool.empty()) {
+    TRY_ASSIGN(const Json tool, check_tool(session, request));
+    fields.update(tool);
+  }
+  fields["checkpoint.id"] = request.checkpoint.empty() ? Json() : Json(request.checkpoint);
   fields["timeout_ms"] = limit ? Json(limit->count()) : Json();
+  fields["limits"] = plan_.limits.to_json();
   TRY(session.events->write("exec_started", fields));
+  session.recorded = true;
 
   const WorkloadSpec spec{request.argv, merged_env(plan_, session.program, request.env),
                           request.directory.value_or(plan_.directory)};
@@ -183,8 +204,20 @@ Status ExecSessions::start(Session& session, ReceivedExec received) {
   // With a terminal the answer waits for it.
   if (request.terminal) return {};
   // A caller that is gone is noticed by the end of its connection.
-  (void)send_started(session.socket.get(), session.operation, secrets_, -1).ok();
+  (void)send_started(session.socket.get(), session.operation, secrets_, plan_.limits.output_bytes,
+                     -1)
+      .ok();
   return {};
+}
+
+// The trace keys of a tool that the manifest lets be called; a refusal is recorded.
+Result<Json> ExecSessions::check_tool(Session& session, const ExecRequest& request) {
+  TRY_ASSIGN(const std::string text, os::read_file(record_.directory / "manifest.json"));
+  TRY_ASSIGN(const Json manifest, parse_json(text));
+  const ToolDecision decision = decide_tool(manifest, request.tool, request.approval);
+  if (decision.allowed()) return decision.fields;
+  TRY(session.events->write("tool_refused", refusal_fields(decision)));
+  return Error(decision.message);
 }
 
 bool ExecSessions::on_report(Pid1Channel::Report report) {
@@ -198,7 +231,8 @@ bool ExecSessions::on_report(Pid1Channel::Report report) {
   if (!session.wants_terminal) return false;
   session.wants_terminal = false;
   if (session.socket) {
-    (void)send_started(session.socket.get(), session.operation, secrets_, report.terminal.get())
+    (void)send_started(session.socket.get(), session.operation, secrets_, plan_.limits.output_bytes,
+                       report.terminal.get())
         .ok();
   }
   return true;
@@ -264,7 +298,7 @@ void ExecSessions::end_all(const RunOutcome& why) {
 }
 
 void ExecSessions::refuse(Session& session, const std::string& why) {
-  if (session.events) {  // recorded as started, and was not
+  if (session.recorded) {  // as started, and was not
     (void)session.events
         ->write("exec_ended", {{"ending", to_text(Ending::kBroken)},
                                {"status", 0},

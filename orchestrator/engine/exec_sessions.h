@@ -56,6 +56,7 @@ class ExecSessions final {
   void on_readable(int id);
   void begin(Session& session, os::Packet packet);
   Status start(Session& session, ReceivedExec received);
+  Result<Json> check_tool(Session& session, const ExecRequest& request);
   void refuse(Session& session, const std::string& why);
   void terminate(Session& session, RunOutcome outcome);
   void finish(Session& session, const RunOutcome& outcome);

@@ -127,11 +127,11 @@ class NativeEngine final : public Engine {
   }
 
   Status set_up() {
-    TRY_ASSIGN(seccomp_, SeccompPolicy::built_in());
+    TRY_ASSIGN(seccomp_, SeccompPolicy::built_in(input_.plan.seccomp));
     TRY_ASSIGN(const SeccompPrograms programs, seccomp_->compile());
-    std::optional<std::uint32_t> max_processes;
-    if (!cgroup_.limits_pids()) max_processes = input_.plan.limits.pids;
-    auto done = pid1_->set_up(programs, input_.plan.terminal, max_processes, input_.interrupt);
+    ProgramRules rules = program_rules(input_.plan);
+    if (cgroup_.limits_pids()) rules.processes.reset();
+    auto done = pid1_->set_up(programs, input_.plan.terminal, rules, input_.interrupt);
     if (!done.ok()) {
       const std::string why = preparer_->complaints();
       return why.empty() ? done.error() : done.error().context(why);

@@ -33,6 +33,10 @@ std::string shortened(const std::string& text) {
   return text.size() > kMostMessage ? text.substr(0, kMostMessage) : text;
 }
 
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
 // Fields that end with NUL each.
 Result<std::vector<std::string>> split_fields(const std::string& text) {
   std::vector<std::string> fields;
@@ -70,7 +74,10 @@ Status send_exec(int socket, const ExecRequest& request, const std::vector<int>&
             {"arguments", request.argv.size()},
             {"directory", request.directory ? Json(*request.directory) : Json()},
             {"timeout_ms", request.timeout ? Json(request.timeout->count()) : Json()},
-            {"tool", request.tool.empty() ? Json() : Json(request.tool)}};
+            {"tool", text_or_null(request.tool)},
+            {"approval", text_or_null(request.approval.id)},
+            {"who", text_or_null(request.approval.who)},
+            {"checkpoint", text_or_null(request.checkpoint)}};
   std::vector<int> fds{fields.get()};
   fds.insert(fds.end(), stdio.begin(), stdio.end());
   return os::send_packet(socket, canonical_json(body), fds);
@@ -89,6 +96,7 @@ Result<OperationStarted> parse_started(os::Packet packet, bool terminal) {
     }
     OperationStarted started;
     started.operation = body.at("operation").get<std::string>();
+    if (!body.at("output").is_null()) started.output_bytes = body["output"].get<std::uint64_t>();
     TRY_ASSIGN(const std::string text, os::read_fd(packet.fds[0].get(), kMostSecrets));
     TRY_ASSIGN(const std::vector<std::string> fields, split_fields(text));
     if (fields.size() % 2 != 0) return Error("a name without a value");
@@ -122,7 +130,11 @@ Result<ReceivedExec> parse_exec(os::Packet packet) {
     if (body["type"] != "exec") return Error("not a request to execute something");
     request.terminal = body.at("terminal").get<bool>();
     if (!body.at("directory").is_null()) request.directory = body["directory"].get<std::string>();
-    if (!body.at("tool").is_null()) request.tool = body["tool"].get<std::string>();
+    for (const auto& [key, field] :
+         {std::pair{"tool", &request.tool}, std::pair{"approval", &request.approval.id},
+          std::pair{"who", &request.approval.who}, std::pair{"checkpoint", &request.checkpoint}}) {
+      if (!body.at(key).is_null()) *field = body[key].get<std::string>();
+    }
     if (!body.at("timeout_ms").is_null()) {
       const auto limit = body["timeout_ms"].get<std::int64_t>();
       if (limit < 1) return Error("a time limit below a millisecond");
@@ -163,7 +175,8 @@ Result<int> parse_signal(const os::Packet& packet) {
 }
 
 Status send_started(int socket, const std::string& operation,
-                    const std::vector<secrets::KnownSecret>& secrets, int terminal) {
+                    const std::vector<secrets::KnownSecret>& secrets,
+                    std::optional<std::uint64_t> output_bytes, int terminal) {
   std::string text;
   for (const auto& secret : secrets) {
     text.append(secret.name).push_back('\0');
@@ -172,8 +185,10 @@ Status send_started(int socket, const std::string& operation,
   TRY_ASSIGN(const os::UniqueFd file, os::make_memory_file("secrets", text));
   std::vector<int> fds{file.get()};
   if (terminal >= 0) fds.push_back(terminal);
-  return os::send_packet(socket,
-                         canonical_json(Json{{"type", "started"}, {"operation", operation}}), fds);
+  const Json body{{"type", "started"},
+                  {"operation", operation},
+                  {"output", output_bytes ? Json(*output_bytes) : Json()}};
+  return os::send_packet(socket, canonical_json(body), fds);
 }
 
 Status send_ended(int socket, const RunOutcome& outcome) {

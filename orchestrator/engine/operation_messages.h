@@ -3,10 +3,11 @@
 // memory files.
 //
 //   C→S {"type":"exec","directory":PATH|null,"terminal":B,"arguments":N,"timeout_ms":N|null,
-//        "tool":TEXT|null}
+//        "tool":TEXT|null,"approval":ID|null,"who":TEXT|null,"checkpoint":ID|null}
 //       fds: [fields] and, without terminal, stdin, stdout, stderr. Fields, each ended by NUL: the
 //       arguments, then variables NAME=value that are added to the sandbox's
-//   S→C {"type":"started","operation":ID}  fds: [names and values, each ended by NUL, that are
+//   S→C {"type":"started","operation":ID,"output":BYTES|null}  fds: [names and values, each ended
+//   by NUL, that are
 //       not to be printed] and, with terminal, [pty master]
 //   S→C {"type":"ended","ending":TEXT,"value":N,"message":TEXT}      as in docs/events.md
 //   S→C {"type":"refused","message":TEXT}
@@ -24,6 +25,7 @@
 
 #include "common/base/result.h"
 #include "common/os/fd_passing.h"
+#include "orchestrator/declared_tool.h"
 #include "orchestrator/secrets/known_secret.h"
 #include "orchestrator/supervisor.h"
 
@@ -36,6 +38,8 @@ struct ExecRequest {
   bool terminal = false;
   std::optional<std::chrono::milliseconds> timeout;
   std::string tool;  // empty: none
+  ToolApproval approval;
+  std::string checkpoint;  // of what the sandbox showed before; empty: none
 };
 
 // "exited", … of an ending, and back.
@@ -45,6 +49,7 @@ std::optional<Ending> ending_from_text(std::string_view text);
 struct OperationStarted {
   std::string operation;
   std::vector<secrets::KnownSecret> secrets;
+  std::optional<std::uint64_t> output_bytes;  // the limit of what the command prints
   os::UniqueFd terminal;
 };
 
@@ -63,7 +68,8 @@ Result<ReceivedExec> parse_exec(os::Packet packet);
 // A signal's number, 1 to 64.
 Result<int> parse_signal(const os::Packet& packet);
 Status send_started(int socket, const std::string& operation,
-                    const std::vector<secrets::KnownSecret>& secrets, int terminal);
+                    const std::vector<secrets::KnownSecret>& secrets,
+                    std::optional<std::uint64_t> output_bytes, int terminal);
 Status send_ended(int socket, const RunOutcome& outcome);
 Status send_refused(int socket, const std::string& message);
 Status send_signal(int socket, int number);

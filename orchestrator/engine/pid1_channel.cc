@@ -21,6 +21,11 @@ Result<Json> parse_message(const std::string& bytes) {
   return body;
 }
 
+template <typename Number>
+Json number_or_null(const std::optional<Number>& number) {
+  return number ? Json(*number) : Json();
+}
+
 Result<int> bounded(const Json& body, const char* key, int lowest, int highest) {
   const auto found = body.find(key);
   if (found == body.end() || !found->is_number_integer()) {
@@ -32,6 +37,10 @@ Result<int> bounded(const Json& body, const char* key, int lowest, int highest) 
 }
 
 }  // namespace
+
+ProgramRules program_rules(const Plan& plan) {
+  return {plan.limits.pids, plan.limits.open_files, plan.limits.file_size, plan.executables};
+}
 
 Result<WorkloadEnd> parse_workload_end(const std::string& bytes) {
   constexpr int kLastErrno = 4095;
@@ -56,12 +65,15 @@ Result<WorkloadEnd> parse_workload_end(const std::string& bytes) {
 }
 
 Result<Pid1Channel::SetUp> Pid1Channel::set_up(const SeccompPrograms& programs, bool terminal,
-                                               std::optional<std::uint32_t> max_processes,
-                                               int interrupt) {
+                                               const ProgramRules& rules, int interrupt) {
   // From here on process 1 cannot make us wait: neither for a message nor for room in its queue.
   TRY(os::set_nonblocking(socket_.get(), true));
-  Json body{{"type", "setup"}, {"terminal", terminal}, {"pids", nullptr}};
-  if (max_processes) body["pids"] = *max_processes;
+  const Json body{{"type", "setup"},
+                  {"terminal", terminal},
+                  {"pids", number_or_null(rules.processes)},
+                  {"open_files", number_or_null(rules.open_files)},
+                  {"file_size", number_or_null(rules.file_size)},
+                  {"executables", rules.executables}};
   TRY(os::send_packet(socket_.get(), canonical_json(body),
                       {programs.refusals.get(), programs.allowlist.get()}));
   TRY(wait_readable(socket_.get(), interrupt, kSetUpPatience));

@@ -11,6 +11,7 @@
 #include "common/os/seccomp_listener.h"
 #include "common/os/unique_fd.h"
 #include "orchestrator/engine/seccomp_policy.h"
+#include "orchestrator/plan.h"
 
 namespace cofferdam::orchestrator {
 
@@ -28,6 +29,14 @@ struct WorkloadSpec {
   std::string directory;
 };
 
+// What holds for every program that process 1 starts.
+struct ProgramRules {
+  std::optional<std::uint32_t> processes;  // per user; none: a control group counts them, or nobody
+  std::optional<std::uint64_t> open_files;
+  std::optional<std::uint64_t> file_size;
+  std::vector<std::string> executables;  // paths inside; empty: everything
+};
+
 class Pid1Channel final {
  public:
   explicit Pid1Channel(os::UniqueFd socket) : socket_(std::move(socket)) {}
@@ -40,8 +49,8 @@ class Pid1Channel final {
   };
   // Installs the filter; waits for the answer until the descriptor `interrupt` is readable (-1:
   // none) or ten seconds have passed.
-  Result<SetUp> set_up(const SeccompPrograms& programs, bool terminal,
-                       std::optional<std::uint32_t> max_processes, int interrupt);
+  Result<SetUp> set_up(const SeccompPrograms& programs, bool terminal, const ProgramRules& rules,
+                       int interrupt);
 
   // `stdio` is empty (the terminal of set_up) or stdin, stdout, stderr.
   Status spawn(int id, const WorkloadSpec& spec, const std::vector<int>& stdio);
@@ -62,6 +71,9 @@ class Pid1Channel final {
  private:
   os::UniqueFd socket_;
 };
+
+// What the plan says of every program.
+ProgramRules program_rules(const Plan& plan);
 
 // Pure: a report of process 1, or why it is none.
 Result<WorkloadEnd> parse_workload_end(const std::string& bytes);

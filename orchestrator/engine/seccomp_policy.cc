@@ -123,8 +123,37 @@ Result<SeccompPolicy> SeccompPolicy::parse(std::string_view json) {
   return policy;
 }
 
-Result<SeccompPolicy> SeccompPolicy::built_in() {
-  return parse(kSeccompPolicyJson);
+Result<SeccompPolicy> SeccompPolicy::built_in(std::string_view profile) {
+  TRY_ASSIGN(SeccompPolicy policy, parse(kSeccompPolicyJson));
+  if (profile == "default") return policy;
+  if (profile != "strict") return Error("no such seccomp profile: " + std::string(profile));
+  TRY(policy.refuse_further(kStrictSeccompJson).context("strict"));
+  return policy;
+}
+
+Status SeccompPolicy::refuse_further(std::string_view json) {
+  TRY_ASSIGN(const Json body, parse_json(json));
+  std::vector<std::string> names;
+  try {
+    if (body.at("version") != 1) return Error("seccomp policy: version must be 1");
+    for (const auto& [key, value] : body.items()) {
+      if (key != "version" && key != "about" && key != "refuse") {
+        return Error("seccomp policy: unknown key " + key);
+      }
+    }
+    body.at("refuse").get_to(names);
+  } catch (const Json::exception& fault) {
+    return Error(std::string("seccomp policy: ") + fault.what());
+  }
+  for (std::string& name : names) {
+    const auto conditions =
+        std::erase_if(allow_when_, [&](const SeccompRule& rule) { return rule.syscall == name; });
+    if (std::erase(allow_, name) == 0 && conditions == 0) {
+      return Error("seccomp policy: " + name + " is not allowed anyway");
+    }
+    if (!contains(refuse_, name)) refuse_.push_back(std::move(name));
+  }
+  return {};
 }
 
 Result<SeccompPrograms> SeccompPolicy::compile() const {

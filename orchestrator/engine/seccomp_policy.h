@@ -36,8 +36,12 @@ class SeccompPolicy final {
  public:
   // Unknown keys, unknown system calls (but those of `newer`) and calls named twice are errors.
   static Result<SeccompPolicy> parse(std::string_view json);
-  // The one that is compiled in.
-  static Result<SeccompPolicy> built_in();
+  // One that is compiled in: default, strict (process.seccomp of the manifest).
+  static Result<SeccompPolicy> built_in(std::string_view profile = "default");
+
+  // What `json` (policies/seccomp/strict.json) names is refused too. A call that was not allowed,
+  // and an unknown key, are errors.
+  Status refuse_further(std::string_view json);
 
   Result<SeccompPrograms> compile() const;
 

@@ -242,6 +242,7 @@ void StdioPump::write_output(PollLoop& loop, Outflow& flow) {
     flow.release_at.reset();
     return;
   }
+  passed_ += static_cast<std::uint64_t>(put);
   flow.buffer.erase(0, static_cast<std::size_t>(put));
   if (flow.buffer.empty()) watch_output(loop, flow);
 }

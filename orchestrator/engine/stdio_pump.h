@@ -34,6 +34,8 @@ class StdioPump final {
   // At most this many bytes of both streams together reach the user; then a line that says so, and
   // the rest is read and dropped: the workload never waits for it.
   void limit_output(std::optional<std::uint64_t> bytes) { left_ = bytes; }
+  // Bytes that reached the user so far.
+  std::uint64_t passed() const { return passed_; }
   // True once, after the limit was reached.
   bool took_the_limit();
 
@@ -95,6 +97,7 @@ class StdioPump final {
   os::UniqueFd master_;
   std::optional<os::RawTerminal> raw_;
   std::optional<std::uint64_t> left_;  // of the limit of output
+  std::uint64_t passed_ = 0;
   bool limited_ = false;
   bool told_ = false;
 };

@@ -71,6 +71,7 @@ class Supervision final {
     sessions.end_all(stopping_ || outcome_.ending == Ending::kBroken
                          ? outcome_
                          : RunOutcome{Ending::kSignalled, SIGKILL, "the sandbox ended"});
+    outcome_.output_bytes = pump.passed();
     return outcome_;
   }
 

@@ -15,10 +15,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/os/files.h"
 #include "common/os/pipes.h"
 #include "orchestrator/init/channel.h"
+#include "orchestrator/init/execute_rules.h"
 #include "orchestrator/init/filter.h"
 #include "orchestrator/init/protocol.h"
 #include "orchestrator/init/roles.h"
@@ -104,8 +107,16 @@ class Pid1 final {
   Status set_up(const Message& message) {
     if (message.fds.size() != 2) return Error("setup message: wrong number of descriptors");
     peer_.reset();
-    if (const Json& pids = message.body.at("pids"); !pids.is_null()) {
-      max_processes_ = pids.get<std::uint64_t>();
+    for (const auto& [key, limit] :
+         {std::pair{"pids", &rules_.max_processes}, std::pair{"open_files", &rules_.open_files},
+          std::pair{"file_size", &rules_.file_size}}) {
+      if (const Json& most = message.body.at(key); !most.is_null()) {
+        *limit = most.get<std::uint64_t>();
+      }
+    }
+    if (const Json& programs = message.body.at("executables"); !programs.empty()) {
+      TRY_ASSIGN(execute_rules_, make_execute_rules(programs.get<std::vector<std::string>>()));
+      rules_.execute_rules = execute_rules_.get();
     }
     if (message.body.at("terminal").get<bool>()) {
       TRY_ASSIGN(master_, open_master());
@@ -140,7 +151,7 @@ class Pid1 final {
     } else {
       stdio = {message.fds[1].get(), message.fds[2].get(), message.fds[3].get(), false};
     }
-    auto workload = start_workload(spec, stdio, max_processes_);
+    auto workload = start_workload(spec, stdio, rules_);
     if (!workload.ok()) return not_started(id, workload.error());
     workloads_.emplace(id, std::move(workload).value());
     master_.reset();  // the supervisor's is the only one from here on
@@ -194,7 +205,8 @@ class Pid1 final {
   os::UniqueFd peer_;
   os::UniqueFd children_;
   os::UniqueFd master_;
-  std::optional<std::uint64_t> max_processes_;
+  os::UniqueFd execute_rules_;
+  WorkloadRules rules_;
   std::map<int, Workload> workloads_;
 };
 

@@ -18,7 +18,9 @@
 //   P→S {"type":"failed","message":TEXT}          at any time; P ends
 //
 // pid1 (S = supervisor, I = pid1)
-//   S→I {"type":"setup","terminal":B,"pids":N|null}   fds: [seccomp refusals][seccomp allowlist]
+//   S→I {"type":"setup","terminal":B,"pids":N|null,"open_files":N|null,"file_size":N|null,
+//        "executables":[PATH,…]}        fds: [seccomp refusals][seccomp allowlist]. The limits of
+//                                       each program; executables: none: everything may be executed
 //   I→S {"type":"ready"}                fds: [seccomp listener] and, with terminal, [pty master]
 //   S→I {"type":"spawn","id":N,"terminal":B}      fds: [fields] and, without terminal, stdin,
 //                                                 stdout, stderr. Fields, each ended by NUL: the

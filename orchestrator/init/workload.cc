@@ -8,7 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+
+#include "orchestrator/init/execute_rules.h"
 
 namespace cofferdam::init {
 namespace {
@@ -34,8 +37,18 @@ bool place_stdio(const WorkloadStdio& stdio) {
   return true;
 }
 
+// Never above what this process may have itself: a smaller limit of the machine holds.
+bool limit_to(__rlimit_resource_t resource, const std::optional<std::uint64_t>& most) {
+  if (!most) return true;
+  rlimit limit{};
+  if (::getrlimit(resource, &limit) != 0) return false;
+  limit.rlim_max = std::min<rlim_t>(limit.rlim_max, *most);
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(resource, &limit) == 0;
+}
+
 [[noreturn]] void child(char** argv, char** env, const char* directory, const WorkloadStdio& stdio,
-                        std::optional<std::uint64_t> max_processes, volatile int* report) {
+                        const WorkloadRules& rules, volatile int* report) {
   if (::setsid() < 0) fail(report);
   if (!place_stdio(stdio)) fail(report);
   if (stdio.terminal && ::ioctl(0, TIOCSCTTY, 0) != 0) fail(report);
@@ -43,11 +56,11 @@ bool place_stdio(const WorkloadStdio& stdio) {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (max_processes) {
-    const rlimit limit{*max_processes, *max_processes};
-    if (::setrlimit(RLIMIT_NPROC, &limit) != 0) fail(report);
-  }
+  if (!limit_to(RLIMIT_NPROC, rules.max_processes)) fail(report);
+  if (!limit_to(RLIMIT_NOFILE, rules.open_files)) fail(report);
+  if (!limit_to(RLIMIT_FSIZE, rules.file_size)) fail(report);
   if (::chdir(directory) != 0) fail(report);
+  if (rules.execute_rules >= 0 && !enforce_execute_rules(rules.execute_rules)) fail(report);
   environ = env;  // execvp searches the PATH of the workload, not ours
   if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) fail(report);
   ::execvp(argv[0], argv);
@@ -89,7 +102,7 @@ ExecReport::~ExecReport() {
 }
 
 Result<Workload> start_workload(const SpawnSpec& spec, const WorkloadStdio& stdio,
-                                std::optional<std::uint64_t> max_processes) {
+                                const WorkloadRules& rules) {
   std::vector<char*> argv;
   for (const std::string& word : spec.argv) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -100,7 +113,7 @@ Result<Workload> start_workload(const SpawnSpec& spec, const WorkloadStdio& stdi
   const pid_t pid = ::fork();
   if (pid < 0) return Error::from_errno("fork");
   if (pid == 0) {
-    child(argv.data(), env.data(), spec.directory.c_str(), stdio, max_processes, report.page());
+    child(argv.data(), env.data(), spec.directory.c_str(), stdio, rules, report.page());
   }
   return Workload{pid, std::move(report)};
 }

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,9 +51,16 @@ struct WorkloadStdio {
   bool terminal = false;  // the three are one pty, which becomes the controlling terminal
 };
 
-// Forks and executes in a session of its own with exactly descriptors 0, 1 and 2. `max_processes`
-// is RLIMIT_NPROC.
+// What holds for every program of the workload.
+struct WorkloadRules {
+  std::optional<std::uint64_t> max_processes;  // RLIMIT_NPROC
+  std::optional<std::uint64_t> open_files;     // RLIMIT_NOFILE
+  std::optional<std::uint64_t> file_size;      // RLIMIT_FSIZE, bytes
+  int execute_rules = -1;                      // make_execute_rules(); -1: none
+};
+
+// Forks and executes in a session of its own with exactly descriptors 0, 1 and 2.
 Result<Workload> start_workload(const SpawnSpec& spec, const WorkloadStdio& stdio,
-                                std::optional<std::uint64_t> max_processes);
+                                const WorkloadRules& rules);
 
 }  // namespace cofferdam::init

@@ -262,6 +262,13 @@ Status apply(Manifest* m, const Json& keys, std::string_view source) {
   take(process, "cpus", &m->cpus);
   take(process, "timeout", &m->timeout);
   take(process, "grace", &m->grace);
+  take(process, "output", &m->output_bytes);
+  take(process, "open_files", &m->open_files);
+  take(process, "file_size", &m->file_size);
+  take(process, "user", &m->user);
+  add_texts(process, "capabilities", &m->capabilities);
+  take(process, "seccomp", &m->seccomp);
+  add_texts(process, "executables", &m->executables);
   add_texts(keys, "accept_missing", &m->accept_missing);
   TRY(apply_artifacts(m, keys));
   TRY(apply_secrets(m, keys));
@@ -295,6 +302,11 @@ Json artifacts_json(const Manifest& m) {
     out.push_back(std::move(row));
   }
   return out;
+}
+
+template <typename Number>
+Json number_or_null(const std::optional<Number>& number) {
+  return number ? Json(*number) : Json();
 }
 
 Json milliseconds(const std::optional<std::chrono::milliseconds>& duration) {
@@ -412,8 +424,15 @@ Json manifest_json(const Manifest& m) {
       {"env", {{"inherit", m.env_inherit}, {"allow", m.env_allow}, {"set", m.env_set}}},
       {"process",
        {{"pids", m.pids},
-        {"memory", m.memory_bytes ? Json(*m.memory_bytes) : Json()},
-        {"cpus", m.cpus ? Json(*m.cpus) : Json()},
+        {"memory", number_or_null(m.memory_bytes)},
+        {"cpus", number_or_null(m.cpus)},
+        {"output", number_or_null(m.output_bytes)},
+        {"open_files", number_or_null(m.open_files)},
+        {"file_size", number_or_null(m.file_size)},
+        {"user", m.user},
+        {"capabilities", m.capabilities},
+        {"seccomp", m.seccomp},
+        {"executables", m.executables},
         {"timeout_ms", milliseconds(m.timeout)},
         {"grace_ms", m.grace.count()}}},
       {"accept_missing", m.accept_missing},

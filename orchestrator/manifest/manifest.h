@@ -119,6 +119,13 @@ struct Manifest {
   std::optional<double> cpus;
   std::optional<std::chrono::milliseconds> timeout;
   std::chrono::milliseconds grace{5000};
+  std::optional<std::uint64_t> output_bytes;  // of stdout and stderr together
+  std::optional<std::uint64_t> open_files;    // of one process
+  std::optional<std::uint64_t> file_size;     // of one file, bytes
+  std::string user = "caller";                // caller | root: what the workload sees as its own
+  std::vector<std::string> capabilities;      // beyond none, without CAP_
+  std::string seccomp = "default";            // default | strict
+  std::vector<std::string> executables;       // files and directories inside; empty: everything
   std::vector<std::string> accept_missing;
   std::vector<ArtifactRule> artifacts;
   std::vector<SecretRule> secrets;

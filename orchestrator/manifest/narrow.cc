@@ -280,6 +280,48 @@ class Narrowing final {
     }
   }
 
+  // Who the programs are, which they are, and what they may ask of the kernel.
+  void programs() {
+    if (has("process.user") && l_.user == "caller" && m_.user != "caller") {
+      m_.user = "caller";
+      is_of_limit("process.user");
+      tell("process.user is caller");
+    }
+    if (l_.seccomp == "strict" && m_.seccomp != "strict") {
+      m_.seccomp = "strict";
+      is_of_limit("process.seccomp");
+      tell("process.seccomp is strict");
+    }
+    if (has("process.capabilities")) {
+      std::erase_if(m_.capabilities, [&](const std::string& name) {
+        if (holds(l_.capabilities, name)) return false;
+        tell("process.capabilities: " + name + " is not permitted");
+        return true;
+      });
+    }
+    if (!has("process.executables") || l_.executables.empty()) return;
+    if (m_.executables.empty()) {
+      m_.executables = l_.executables;
+      for (const std::string& path : l_.executables) {
+        is_of_limit("process.executables[" + path + "]");
+      }
+      return;
+    }
+    std::vector<std::string> kept;
+    for (const std::string& path : m_.executables) {
+      const bool inside =
+          std::any_of(l_.executables.begin(), l_.executables.end(),
+                      [&](const std::string& permitted) { return lies_in(path, permitted); });
+      if (inside) {
+        kept.push_back(path);
+      } else {
+        tell("process.executables: " + path + " is not permitted");
+      }
+    }
+    // None left would mean everything.
+    m_.executables = kept.empty() ? l_.executables : std::move(kept);
+  }
+
   void process() {
     at_most("process.pids", &m_.pids, l_.pids, std::to_string(l_.pids));
     at_most("process.memory", &m_.memory_bytes, l_.memory_bytes,
@@ -288,6 +330,12 @@ class Narrowing final {
     at_most("process.timeout", &m_.timeout, l_.timeout,
             [](std::chrono::milliseconds time) { return duration_text(time); });
     at_most("process.grace", &m_.grace, l_.grace, duration_text(l_.grace));
+    const auto size = [](std::uint64_t bytes) { return size_text(bytes); };
+    at_most("process.output", &m_.output_bytes, l_.output_bytes, size);
+    at_most("process.file_size", &m_.file_size, l_.file_size, size);
+    at_most("process.open_files", &m_.open_files, l_.open_files,
+            [](std::uint64_t count) { return std::to_string(count); });
+    programs();
     if (has("expiry") && (m_.expiry.empty() || l_.expiry < m_.expiry)) {
       m_.expiry = l_.expiry;
       is_of_limit("expiry");

@@ -146,7 +146,7 @@ def test_a_fault_at_every_step_leaves_nothing(three, fault):
     for step in range(20):
         words = runner.command(["sh", "-c", "exit 7"])
         at = words.index(str(runner.programs / "cofferdam"))
-        words.insert(at, f"COFFERDAM_FAULT={fault}:{step}")
+        words[at:at + 1] = [f"COFFERDAM_FAULT={fault}:{step}", str(runner.programs / "cofferdam-faulty")]
         done = subprocess.run(words, cwd=runner.workspace, stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
                               check=False)
         if done.returncode == 7:

@@ -277,10 +277,11 @@ class DockerEngine final : public Engine {
   }
 
   Status set_up() {
-    TRY_ASSIGN(seccomp_, SeccompPolicy::built_in());
+    TRY_ASSIGN(seccomp_, SeccompPolicy::built_in(input_.plan.seccomp));
     TRY_ASSIGN(const SeccompPrograms programs, seccomp_->compile());
-    TRY_ASSIGN(setup_,
-               pid1_->set_up(programs, input_.plan.terminal, std::nullopt, input_.interrupt));
+    ProgramRules rules = program_rules(input_.plan);
+    rules.processes.reset();  // the container's control group counts them
+    TRY_ASSIGN(setup_, pid1_->set_up(programs, input_.plan.terminal, rules, input_.interrupt));
     return {};
   }
 

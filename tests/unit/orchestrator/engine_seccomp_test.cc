@@ -64,5 +64,30 @@ TEST(SeccompPolicy, RejectsWhatItDoesNotUnderstand) {
   }
 }
 
+TEST(SeccompPolicy, TheStrictProfileRefusesMoreAndAllowsNothingFurther) {
+  const auto strict = SeccompPolicy::built_in("strict");
+  ASSERT_TRUE(strict.ok()) << strict.error().message();
+  ASSERT_TRUE(strict->compile().ok());
+  const auto usual = SeccompPolicy::built_in();
+  ASSERT_TRUE(usual.ok());
+  for (const char* name : {"ptrace", "process_vm_readv", "shmget", "io_setup"}) {
+    EXPECT_EQ(strict->answer(name), EPERM) << name;
+    EXPECT_EQ(usual->answer(name), ENOSYS) << name << ": is allowed, so that nobody asks";
+  }
+  EXPECT_EQ(strict->answer("mount"), EPERM);
+  EXPECT_FALSE(SeccompPolicy::built_in("loose").ok());
+}
+
+TEST(SeccompPolicy, AProfileThatNamesWhatIsNotAllowedIsRefused) {
+  for (const char* text :
+       {R"({"version":1,"refuse":["mount"]})", R"({"version":1,"refuse":["raed"]})",
+        R"({"version":1,"allow":["mount"],"refuse":[]})", R"({"version":2,"refuse":[]})",
+        R"({"version":1})", "{"}) {
+    auto policy = SeccompPolicy::built_in();
+    ASSERT_TRUE(policy.ok());
+    EXPECT_FALSE(policy->refuse_further(text).ok()) << text;
+  }
+}
+
 }  // namespace
 }  // namespace cofferdam::orchestrator

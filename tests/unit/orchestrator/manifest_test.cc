@@ -80,7 +80,13 @@ TEST(Manifest, ErrorsNameFileLineAndKey) {
       {"version: 1\nbogus: 2\n", "f.yaml:2: bogus: unknown key"},
       {"version: 1\nnetwork:\n  rulez: []\n", "f.yaml:3: network.rulez: unknown key"},
       {"version: 1\ncaches: {}\n", "f.yaml:2: caches: not in this version"},
-      {"version: 1\nprocess:\n  user: root\n", "f.yaml:3: process.user: not in this version"},
+      {"version: 1\nprocess:\n  user: 0\n", "f.yaml:3: process.user: 0: not one of: caller, root"},
+      {"version: 1\nprocess:\n  capabilities: [SYS_ADMIN]\n",
+       "f.yaml:3: process.capabilities: SYS_ADMIN: not one of: CHOWN, DAC_OVERRIDE, FOWNER, "
+       "FSETID, "
+       "KILL, NET_BIND_SERVICE, SETGID, SETUID"},
+      {"version: 1\nprocess:\n  executables: [bin/sh]\n",
+       "f.yaml:3: process.executables: must be an absolute path in valid UTF-8"},
       {"version: 1\nmode: wide\n", "f.yaml:2: mode: wide: not one of: read-only, workspace, open"},
       {"version: 1\npresets: [npm, gem]\n",
        "f.yaml:2: presets: gem: not one of: npm, pip, cargo, go, apt, git"},

@@ -5,6 +5,7 @@
 #include "orchestrator/manifest/read_yaml.h"
 #include "orchestrator/manifest/rights.h"
 #include "orchestrator/manifest/rule_cover.h"
+#include "orchestrator/manifest/stored_manifest.h"
 
 namespace cofferdam::orchestrator {
 namespace {
@@ -261,6 +262,112 @@ TEST(Rights, ADifferenceNamesWhatCameAndWhatWent) {
             (std::vector<std::string>{"- network.rules a.example", "+ network.rules c.example",
                                       "- process.pids 4096", "+ process.pids 5"}));
   EXPECT_TRUE(rights_difference(stored_manifest_json(a), stored_manifest_json(a)).empty());
+}
+
+TEST(Narrow, OfProgramsTheStricterHolds) {
+  Manifest m = manifest_of(
+      "process: {user: root, open_files: 100, file_size: 2GiB, capabilities: [SETUID, KILL],\n"
+      "  executables: [/usr/bin/git, /opt/x]}\n");
+  const Status done =
+      narrow(&m, limit_of("process: {user: caller, seccomp: strict, open_files: 64, output: 1MiB,\n"
+                          "  capabilities: [KILL], executables: [/usr/bin, /usr/sbin]}\n"));
+  ASSERT_TRUE(done.ok()) << done.error().message();
+  EXPECT_EQ(m.user, "caller");
+  EXPECT_EQ(m.seccomp, "strict");
+  EXPECT_EQ(m.open_files, 64U);
+  EXPECT_EQ(m.file_size, 2ULL << 30U);
+  EXPECT_EQ(m.output_bytes, 1U << 20U);
+  EXPECT_EQ(m.capabilities, std::vector<std::string>{"KILL"});
+  EXPECT_EQ(m.executables, std::vector<std::string>{"/usr/bin/git"});
+  EXPECT_EQ(m.origins.at("process.seccomp"), "org.yaml");
+}
+
+// An empty list would mean that everything may be executed.
+TEST(Narrow, ExecutablesNeverBecomeAllOfThem) {
+  for (const char* own : {"name: x\n", "process: {executables: [/opt/x]}\n"}) {
+    Manifest m = manifest_of(own);
+    ASSERT_TRUE(narrow(&m, limit_of("process: {executables: [/usr/bin]}\n")).ok());
+    EXPECT_EQ(m.executables, std::vector<std::string>{"/usr/bin"}) << own;
+  }
+  Manifest loose = manifest_of("process: {executables: [/usr/bin]}\n");
+  ASSERT_TRUE(narrow(&loose, limit_of("process: {pids: 100}\n")).ok());
+  EXPECT_EQ(loose.executables, std::vector<std::string>{"/usr/bin"});
+}
+
+constexpr const char* kEverything =
+    "name: n\ntenant: t\ntask: k\ncreator: c\npolicy_version: '1'\nexpiry: 2099-01-01T00:00:00Z\n"
+    "mode: workspace\npresets: [npm]\n"
+    "workspace: {include: [src], hide: [a], readonly: [b], quota: {bytes: 1GiB, entries: 9}, "
+    "xattr: true}\n"
+    "mounts: [{source: /srv/a, target: /srv/b, mode: cow, hide: ['*.k'], classification: "
+    "internal}]\n"
+    "filesystem: {read: [/srv/m], tmp: {size: 1MiB, exec: false}, shm: {size: 1MiB}}\n"
+    "network:\n"
+    "  rules: [a.example, {rule: b.example, budgets: {bytes_up: 1MiB}}]\n"
+    "  deny: ['*.c.example']\n  mixed: refuse\n  host_addresses: [198.51.100.7]\n"
+    "  budgets: {connections: 5}\n"
+    "  resolver: {servers: ['192.0.2.53'], timeout: 3s, hosts_file: true}\n  nat64: "
+    "['64:ff9b::/96']\n"
+    "  upstream_proxy: {url: 'http://proxy.example:3128', connect: address}\n"
+    "env: {inherit: explicit, allow: [CI], set: {A: b}}\n"
+    "process: {pids: 9, memory: 1GiB, cpus: 1.5, timeout: 9s, grace: 2s, output: 1MiB, open_files: "
+    "9,\n"
+    "  file_size: 1MiB, user: root, seccomp: strict, executables: [/usr], capabilities: [KILL]}\n"
+    "secrets: [{name: S, from: {env: S}, as: file, commands: [npm]}]\n"
+    "artifacts: [{paths: [d], owner: o, classification: public, retention: 1h}]\n"
+    "phases: [{name: i, command: [npm, ci], network: {rules: [d.example], presets: [npm]}, env: "
+    "{B: c},\n"
+    "  timeout: 1m, on_failure: warn}, {name: j, command: [x]}]\n"
+    "tools: [{name: t, actions: [read], cost: 5}]\naccept_missing: [memory]\n";
+
+TEST(StoredManifest, IsReadBackWhole) {
+  const Manifest m = manifest_of(kEverything);
+  const auto again = parse_stored_manifest(stored_manifest_json(m));
+  ASSERT_TRUE(again.ok()) << again.error().message();
+  EXPECT_EQ(manifest_json(*again), manifest_json(m));
+  EXPECT_FALSE(parse_stored_manifest(Json::object()).ok());
+  EXPECT_FALSE(parse_stored_manifest(Json()).ok());
+}
+
+TEST(StoredManifest, WhatALimitOfTodayDoesNotPermitIsTold) {
+  const Manifest m = *parse_stored_manifest(
+      stored_manifest_json(manifest_of("network: {rules: [a.example, b.example]}\n")));
+  const struct {
+    const char* limit;
+    const char* told;
+  } cases[] = {
+      {"process: {pids: 5000}\n", ""},
+      {"network: {rules: ['a.example', 'b.example', 'c.example']}\n", ""},
+      {"network: {rules: [a.example]}\n", "b.example is not permitted"},
+      {"process: {pids: 10}\n", "process.pids is at most 10"},
+      {"network: {deny: [x.example]}\n", "x.example"},
+      {"workspace: {hide: ['*.pem']}\n", "*.pem"},
+      {"process: {seccomp: strict}\n", "process.seccomp is strict"},
+      {"process: {executables: [/usr/bin]}\n", "/usr/bin"},
+  };
+  for (const auto& c : cases) {
+    const auto beyond = beyond_limit(m, limit_of(c.limit));
+    ASSERT_TRUE(beyond.ok()) << beyond.error().message();
+    std::string all;
+    for (const std::string& line : *beyond) all += line + "\n";
+    if (*c.told == '\0') {
+      EXPECT_EQ(all, "") << c.limit;
+    }
+    EXPECT_NE(all.find(c.told), std::string::npos) << c.limit << ": " << all;
+  }
+}
+
+// A sandbox that was made under the limit is within it.
+TEST(StoredManifest, WhatWasNarrowedIsNotNarrowedFurther) {
+  const ManifestLimit limit = limit_of(
+      "network: {rules: [a.example], deny: [x.example], budgets: {bytes_up: 1MiB}}\n"
+      "workspace: {hide: ['*.pem'], quota: {bytes: 1GiB}}\n"
+      "process: {pids: 64, seccomp: strict, executables: [/usr/bin]}\nenv: {allow: [CI]}\n");
+  Manifest m = manifest_of("network: {rules: [a.example, b.example]}\nenv: {allow: [CI, X]}\n");
+  ASSERT_TRUE(narrow(&m, limit).ok());
+  const auto beyond = beyond_limit(*parse_stored_manifest(stored_manifest_json(m)), limit);
+  ASSERT_TRUE(beyond.ok());
+  EXPECT_EQ(*beyond, std::vector<std::string>{});
 }
 
 }  // namespace

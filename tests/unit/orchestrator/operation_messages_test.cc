@@ -30,8 +30,9 @@ os::Packet raw(const Json& body, const std::string& fields, int more_fds) {
 }
 
 Json request() {
-  return {{"type", "exec"}, {"terminal", false}, {"arguments", 2},
-          {"tool", Json()}, {"directory", "/a"}, {"timeout_ms", 1500}};
+  return {{"type", "exec"},   {"terminal", false},     {"arguments", 2},
+          {"tool", Json()},   {"directory", "/a"},     {"timeout_ms", 1500},
+          {"approval", "id"}, {"who", "anna (uid 1)"}, {"checkpoint", Json()}};
 }
 
 TEST(OperationMessages, ARequestArrivesAsItWasSent) {
@@ -55,7 +56,7 @@ TEST(OperationMessages, ARequestArrivesAsItWasSent) {
 TEST(OperationMessages, AnswersArriveAsTheyWereSent) {
   const std::vector<secrets::KnownSecret> secret{{"TOKEN", "v\xff\nalue"}};
   auto started =
-      parse_started(through([&](int s) { return send_started(s, "id", secret, -1); }), false);
+      parse_started(through([&](int s) { return send_started(s, "id", secret, 4096, -1); }), false);
   ASSERT_TRUE(started.ok()) << started.error().message();
   EXPECT_EQ(started->operation, "id");
   ASSERT_EQ(started->secrets.size(), 1U);

@@ -35,12 +35,12 @@ class Pid1 : public testing::Test {
     channel_.emplace(std::move(pair->first));
   }
 
-  void install(bool terminal = false) {
+  void install(bool terminal = false, const ProgramRules& rules = {}) {
     const auto policy = SeccompPolicy::built_in();
     ASSERT_TRUE(policy.ok());
     const auto programs = policy->compile();
     ASSERT_TRUE(programs.ok());
-    auto done = channel_->set_up(*programs, terminal, std::nullopt, -1);
+    auto done = channel_->set_up(*programs, terminal, rules, -1);
     ASSERT_TRUE(done.ok()) << done.error().message();
     setup_.emplace(std::move(done).value());
   }
@@ -206,6 +206,65 @@ TEST_F(Pid1, EndsAtAMessageThatItDoesNotKnow) {
   ASSERT_TRUE(status.ok());
   ASSERT_TRUE(status->has_value());
   EXPECT_EQ((*status)->code, 1);
+}
+
+TEST_F(Pid1, LimitsOpenFilesAndTheSizeOfAFileOfEachProgram) {
+  ProgramRules rules;
+  rules.open_files = 32;
+  rules.file_size = 1U << 20U;
+  install(false, rules);
+  ASSERT_TRUE(
+      run({"sh", "-c", "ulimit -n; ulimit -Hn; ulimit -n 64 2>/dev/null || echo refused"}).ok());
+  EXPECT_EQ(out_, "32\n32\nrefused\n");
+  const std::string file = testing::TempDir() + "/pid1-file-size";
+  const std::string fill = "head -c \"$1\" /dev/zero > \"$0\"; echo $?; wc -c < \"$0\"; rm \"$0\"";
+  ASSERT_TRUE(run({"sh", "-c", fill, file, "1048576"}).ok());
+  EXPECT_EQ(out_, "0\n1048576\n");
+  ASSERT_TRUE(run({"sh", "-c", fill, file, "1048577"}).ok());
+  EXPECT_EQ(out_.substr(out_.find("1048576")), "1048576\n") << out_;
+  EXPECT_NE(out_.substr(0, 2), "0\n");
+}
+
+TEST_F(Pid1, ExecutesOnlyWhatIsNamed) {
+  ProgramRules rules;
+  rules.executables = {"/bin/sh", "/bin/cat"};
+  install(false, rules);
+  const auto allowed = run({"sh", "-c", "cat /proc/self/comm"});
+  ASSERT_TRUE(allowed.ok());
+  EXPECT_EQ(allowed->value, 0);
+  EXPECT_EQ(out_, "cat\n");
+  const auto direct = run({"true"});
+  ASSERT_TRUE(direct.ok());
+  EXPECT_EQ(direct->kind, WorkloadEnd::Kind::kNotStarted);
+  EXPECT_EQ(direct->value, EACCES);
+  const auto below = run({"sh", "-c", "ls / 2>/dev/null"});
+  ASSERT_TRUE(below.ok());
+  EXPECT_EQ(below->value, 126);
+  EXPECT_EQ(out_, "");
+}
+
+// Landlock without a word about it refuses every rename into another directory.
+TEST_F(Pid1, RenamesBetweenDirectoriesWhereProgramsAreNamed) {
+  ProgramRules rules;
+  rules.executables = {"/bin/sh", "/bin/mkdir", "/bin/mv", "/bin/rm"};
+  install(false, rules);
+  const std::string line =
+      "cd \"$0\" && mkdir -p m/a m/b && : > m/a/f && mv -n m/a/f m/b/f && rm -r m";
+  const auto moved = run({"sh", "-c", line, testing::TempDir()});
+  ASSERT_TRUE(moved.ok());
+  EXPECT_EQ(moved->value, 0) << out_;
+}
+
+TEST_F(Pid1, SaysWhichNamedProgramIsMissing) {
+  const auto policy = SeccompPolicy::built_in();
+  ASSERT_TRUE(policy.ok());
+  const auto programs = policy->compile();
+  ASSERT_TRUE(programs.ok());
+  ProgramRules rules;
+  rules.executables = {"/no/such/program"};
+  const auto done = channel_->set_up(*programs, false, rules, -1);
+  ASSERT_FALSE(done.ok());
+  EXPECT_NE(done.error().message().find("/no/such/program"), std::string::npos);
 }
 
 }  // namespace

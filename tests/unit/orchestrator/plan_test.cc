@@ -262,5 +262,79 @@ TEST(HostFacts, KernelVersionsAreNumbers) {
   EXPECT_EQ(kernel_version("x.y"), std::make_pair(0, 0));
 }
 
+TEST(Plan, AWildcardThatOpensNothingIsTold) {
+  const struct {
+    const char* rule;
+    bool told;
+  } cases[] = {{"*.abc.invalid", true},
+               {"*.corp.internal", true},
+               {"*.abc.example", false},
+               {"a.corp.internal", false}};
+  for (const auto& c : cases) {
+    PlanRequest with = request();
+    with.manifest.rules.push_back({c.rule, "cli"});
+    const auto plan = make_plan(with, good_host());
+    ASSERT_TRUE(plan.ok()) << plan.error().message();
+    EXPECT_EQ(has_line(*plan, "note", "opens nothing"), c.told) << c.rule;
+  }
+}
+
+TEST(PlanProcess, WhatNoEngineCanGiveIsRefusedWithTheReason) {
+  const struct {
+    void (*ask)(Manifest*);
+    const char* told;  // empty: planned
+  } cases[] = {
+      {[](Manifest* m) { m->executables = {"/usr/bin"}; }, ""},
+      {[](Manifest* m) { m->executables = {"/"}; }, "/ is everything"},
+      {[](Manifest* m) { m->executables = {"/home/u/p/x"}; }, "can be written inside"},
+      {[](Manifest* m) { m->executables = {"/home/u/bin/x"}; }, "can be written inside"},
+      {[](Manifest* m) { m->executables = {"/tmp/x"}; }, "can be written inside"},
+      {[](Manifest* m) { m->executables.assign(300, "/usr/bin/x"); }, "more than 256"},
+      {[](Manifest* m) { m->capabilities = {"SETUID"}; }, "neither engine"},
+      {[](Manifest* m) { m->user = "root"; }, ""},
+      {[](Manifest* m) { m->seccomp = "strict"; }, ""},
+  };
+  HostFacts facts = good_host();
+  facts.landlock_abi = 2;
+  for (const auto& c : cases) {
+    PlanRequest asked = request();
+    c.ask(&asked.manifest);
+    const auto plan = make_plan(asked, facts);
+    if (*c.told == '\0') {
+      EXPECT_TRUE(plan.ok()) << plan.error().message();
+      continue;
+    }
+    ASSERT_FALSE(plan.ok()) << c.told;
+    EXPECT_NE(plan.error().message().find(c.told), std::string::npos) << plan.error().message();
+  }
+}
+
+TEST(PlanProcess, ExecutablesNeedLandlockOrTheWordThatItMayBeMissing) {
+  PlanRequest asked = request();
+  asked.manifest.executables = {"/usr/bin"};
+  HostFacts facts = good_host();
+  facts.landlock_abi = 1;
+  const auto refused = make_plan(asked, facts);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message().find("Landlock"), std::string::npos);
+  asked.manifest.accept_missing = {"executables"};
+  const auto accepted = make_plan(asked, facts);
+  ASSERT_TRUE(accepted.ok()) << accepted.error().message();
+  EXPECT_TRUE(accepted->executables.empty());
+  EXPECT_TRUE(has_line(*accepted, "note", "is not limited"));
+}
+
+TEST(PlanProcess, RootIsANameInsideNativeAndNothingElse) {
+  PlanRequest asked = request();
+  asked.manifest.user = "root";
+  const auto plan = make_plan(asked, good_host());
+  ASSERT_TRUE(plan.ok()) << plan.error().message();
+  EXPECT_EQ(plan->ids.inside_uid, 0U);
+  EXPECT_EQ(plan->ids.caller_uid, 1000U);
+  EXPECT_EQ(plan->user_name, "root");
+  EXPECT_EQ(plan->env.at("USER"), "root");
+  EXPECT_EQ(plan->home, "/home/u");
+}
+
 }  // namespace
 }  // namespace cofferdam::orchestrator
