@@ -12,12 +12,26 @@ Result<std::optional<std::chrono::milliseconds>> left_of_manifest(const SandboxR
   const bool has_expiry = manifest.is_object() && manifest.contains("expiry");
   const auto* text_of = has_expiry ? manifest["expiry"].get_ptr<const std::string*>() : nullptr;
   const std::string expiry = text_of == nullptr ? "" : *text_of;
-  const auto end = parse_rfc3339(expiry);
-  if (!end) return std::optional<std::chrono::milliseconds>();
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      *end - std::chrono::system_clock::now());
-  if (left.count() <= 0) return Error("its manifest expired at " + expiry);
-  return std::optional(left);
+  const auto now = std::chrono::system_clock::now();
+  std::optional<std::chrono::milliseconds> left;
+  if (const auto end = parse_rfc3339(expiry)) {
+    left = std::chrono::duration_cast<std::chrono::milliseconds>(*end - now);
+    if (left->count() <= 0) return Error("its manifest expired at " + expiry);
+  }
+  const Json max = manifest.is_object()
+                       ? manifest.value("lifetime", Json::object()).value("max_ms", Json())
+                       : Json();
+  const auto created = parse_rfc3339(record.created);
+  if (!max.is_number_integer() || !created) return left;
+  const auto of_life = std::chrono::duration_cast<std::chrono::milliseconds>(
+      *created + std::chrono::milliseconds(max.get<std::int64_t>()) - now);
+  if (of_life.count() <= 0) {
+    return Error(
+        "its lifetime ended; its manifest says lifetime.max. Remedy: merge or export what "
+        "it made, and run a new one");
+  }
+  if (!left || of_life < *left) left = of_life;
+  return left;
 }
 
 }  // namespace cofferdam::orchestrator

@@ -8,7 +8,8 @@
 
 namespace cofferdam::orchestrator {
 
-// Until its manifest expires; nothing where it does not, an error where it has.
+// Until its manifest expires, or its lifetime ends, whichever comes first; nothing where neither
+// does, an error where one has.
 Result<std::optional<std::chrono::milliseconds>> left_of_manifest(const SandboxRecord& record);
 
 }  // namespace cofferdam::orchestrator

@@ -60,6 +60,17 @@ Status plan_limits(const PlanRequest& request, const HostFacts& facts, Plan* pla
     if (!plan->limits.timeout || left < *plan->limits.timeout) plan->limits.timeout = left;
     add_line(plan, "limit", "the manifest expires at " + m.expiry);
   }
+  if (m.life_max) {
+    if (!plan->limits.timeout || *m.life_max < *plan->limits.timeout) {
+      plan->limits.timeout = m.life_max;
+    }
+    add_line(plan, "limit", "it lives for " + duration_text(*m.life_max) + " in all");
+  }
+  if (m.life_idle && request.keep) {
+    plan->limits.idle = m.life_idle;
+    add_line(plan, "limit",
+             "it is stopped after " + duration_text(*m.life_idle) + " without a command");
+  }
   plan->limits.tmp_bytes = m.tmp_bytes;
   plan->limits.tmp_exec = m.tmp_exec;
   plan->limits.shm_bytes = m.shm_bytes;

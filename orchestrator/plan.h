@@ -48,6 +48,7 @@ struct LimitsPlan {
   std::optional<std::uint64_t> memory_bytes;
   std::optional<double> cpus;
   std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> idle;  // of a kept sandbox without a command
   std::chrono::milliseconds grace{5000};
   std::uint64_t tmp_bytes = 1ULL << 30U;
   bool tmp_exec = true;

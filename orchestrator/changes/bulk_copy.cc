@@ -30,7 +30,8 @@ Status set_times(int fd, const struct stat& st) {
 
 class Copier final {
  public:
-  Copier(int from, int to, const TreeOwner& owner) : from_(from), to_(to), owner_(owner) {}
+  Copier(int from, int to, const TreeOwner& owner, const Copied& copied)
+      : from_(from), to_(to), owner_(owner), copied_(copied) {}
 
   Status copy() {
     TRY(make(""));
@@ -105,6 +106,7 @@ class Copier final {
     for (const std::string& name : piece.names) {
       TRY(entry(ends, name, directory.born_right, *buffer));
     }
+    if (copied_) copied_(piece.names.size());
     return {};
   }
 
@@ -197,6 +199,7 @@ class Copier final {
   int from_;
   int to_;
   const TreeOwner& owner_;
+  const Copied& copied_;
   std::atomic<bool> reflinks_{true};
   std::vector<Directory> directories_;  // parents before their children
   std::vector<Piece> pieces_;
@@ -205,11 +208,11 @@ class Copier final {
 }  // namespace
 
 Status copy_tree(int upper, const std::string& path, int to, const std::string& name,
-                 const TreeOwner& owner) {
+                 const TreeOwner& owner, const Copied& copied) {
   TRY_ASSIGN(const os::UniqueFd top, os::open_in_tree(upper, path, O_RDONLY | O_DIRECTORY));
   if (::mkdirat(to, name.c_str(), 0700) != 0) return Error::from_errno("mkdir");
   TRY_ASSIGN(const os::UniqueFd made, os::open_in_tree(to, name, O_RDONLY | O_DIRECTORY));
-  return Copier(top.get(), made.get(), owner).copy();
+  return Copier(top.get(), made.get(), owner, copied).copy();
 }
 
 }  // namespace cofferdam::orchestrator::changes

@@ -46,9 +46,12 @@ struct TreeOwner {
   std::uint32_t umask = 022;
 };
 
+// Told how many entries more there are now; by several threads at a time.
+using Copied = std::function<void(std::uint64_t entries)>;
+
 // Copies it to `name` in `to`: reflinks where the file system can, else bytes. Modes (without
 // set-id bits and what the umask withholds) and modification times go along.
 Status copy_tree(int upper, const std::string& path, int to, const std::string& name,
-                 const TreeOwner& owner);
+                 const TreeOwner& owner, const Copied& copied = {});
 
 }  // namespace cofferdam::orchestrator::changes

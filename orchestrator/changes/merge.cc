@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "common/os/file_lock.h"
 #include "common/os/tree_paths.h"
@@ -82,15 +83,27 @@ Steps steps_of(const std::vector<const MergeItem*>& taken) {
   return steps;
 }
 
+std::uint64_t entries_of(const MergeItem& item) {
+  return std::max<std::uint64_t>(item.change.bulk_entries, 1);
+}
+
 Status stage(const ReviewSession& session, const Journal& journal, Steps& steps,
-             const BeforeAct& before_act) {
+             const MergeOptions& options) {
+  const BeforeAct& before_act = options.before_act;
   Staging staging(session.view, journal.objects());
+  std::uint64_t total = 0;
+  for (const MergeItem* item : steps.items) total += entries_of(*item);
+  std::atomic<std::uint64_t> done = 0;
+  const auto more = [&](std::uint64_t entries) {
+    const std::uint64_t now = done.fetch_add(entries) + entries;
+    if (options.progress) options.progress(now, total);
+  };
   for (std::size_t i = 0; i < steps.items.size(); ++i) {
     Step& step = steps.plan.steps[i];
     const MergeItem& item = *steps.items[i];
     if (step.act == Step::Act::kTree) {
       if (before_act) TRY(before_act("stage", step.path));
-      TRY(staging.make_tree(item, std::to_string(i)).context(step.path));
+      TRY(staging.make_tree(item, std::to_string(i), more).context(step.path));
       TRY_ASSIGN(step.after.sha256, tree_fingerprint(journal.objects(), std::to_string(i)));
       continue;
     }
@@ -103,6 +116,7 @@ Status stage(const ReviewSession& session, const Journal& journal, Steps& steps,
     if (before_act) TRY(before_act("stage", step.path));
     TRY_ASSIGN(step.staged_inode,
                staging.make(item, content, std::to_string(i)).context(step.path));
+    more(1);
   }
   return {};
 }
@@ -125,7 +139,7 @@ std::vector<Settlement> settlements(const MergeReport& report, const Settled& se
 
 Status prepare(const ReviewSession& session, const MergeOptions& options, Journal& journal,
                Steps& steps) {
-  TRY(stage(session, journal, steps, options.before_act));
+  TRY(stage(session, journal, steps, options));
   TRY(journal.write_plan(steps.plan));
   TRY(journal.sync());
   return journal.set_phase(Phase::kForward);

@@ -5,7 +5,9 @@
 // workspace is brought to one of its ends, and undo takes it back.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,7 +35,9 @@ struct MergeOptions {
   std::vector<std::string> paths;        // only these and what lies below; empty: everything
   // Commits too, with the program that reads them; not together with `paths`.
   std::optional<std::filesystem::path> commits;
-  BeforeAct before_act;               // for tests
+  // How many of the entries that are taken are ready; by several threads at a time.
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};
+  BeforeAct before_act = {};          // for tests
   bool objects_in_workspace = false;  // for tests
 };
 

@@ -163,7 +163,7 @@ Status Staging::make_directory(const std::string& name, const Origin& origin) co
   return {};
 }
 
-Status Staging::make_tree(const MergeItem& item, const std::string& name) {
+Status Staging::make_tree(const MergeItem& item, const std::string& name, const Copied& copied) {
   TRY_ASSIGN(const Origin origin, origin_of(item));
   TreeOwner owner;
   const mode_t mask = ::umask(022);
@@ -173,7 +173,7 @@ Status Staging::make_tree(const MergeItem& item, const std::string& name) {
   if (::geteuid() == 0 || origin.set_group_id) owner.gid = origin.gid;
   const auto root = view_.upper().sole_root_of(item.change.path);
   if (!root) return Error(item.change.path + " is not whole any more");
-  return copy_tree(*root, item.change.path, objects_, name, owner);
+  return copy_tree(*root, item.change.path, objects_, name, owner, copied);
 }
 
 Result<std::uint64_t> Staging::make(const MergeItem& item, const ContentSource& content,

@@ -12,6 +12,7 @@
 
 #include "common/base/result.h"
 #include "common/os/unique_fd.h"
+#include "orchestrator/changes/bulk_tree.h"
 #include "orchestrator/changes/layer_view.h"
 #include "orchestrator/changes/merge.h"
 
@@ -29,7 +30,7 @@ class Staging final {
                              const std::string& name);
 
   // The same of a whole directory of ignored content.
-  Status make_tree(const MergeItem& item, const std::string& name);
+  Status make_tree(const MergeItem& item, const std::string& name, const Copied& copied = {});
 
  private:
   // Where a new object's owner comes from: what it replaces, or its nearest directory that is

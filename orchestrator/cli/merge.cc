@@ -7,6 +7,7 @@
 #include "orchestrator/automatic_checkpoint.h"
 #include "orchestrator/checkpoints.h"
 #include "orchestrator/cli/commands.h"
+#include "orchestrator/cli/progress_bar.h"
 #include "orchestrator/cli/recorded_operation.h"
 #include "orchestrator/cli/review.h"
 #include "orchestrator/cli/surroundings.h"
@@ -65,6 +66,13 @@ std::uint64_t bytes_taken(const changes::MergeReport& report) {
   return bytes;
 }
 
+Result<changes::MergeReport> with_progress(const SandboxRecord& sandbox,
+                                           changes::MergeOptions options) {
+  ProgressBar bar("merging");
+  options.progress = [&bar](std::uint64_t done, std::uint64_t total) { bar.tell(done, total); };
+  return changes::merge_sandbox(sandbox, options);
+}
+
 // Nothing is written home that is not recorded, and what the sandbox shows is kept before.
 Result<changes::MergeReport> merge_recorded(const SandboxRecord& sandbox,
                                             const changes::MergeOptions& options) {
@@ -79,7 +87,7 @@ Result<changes::MergeReport> merge_recorded(const SandboxRecord& sandbox,
                   {"commits", options.commits.has_value()},
                   {"ignored", options.ignored},
                   {"paths", options.paths.size()}}));
-  auto report = changes::merge_sandbox(sandbox, options);
+  auto report = with_progress(sandbox, options);
   if (!report.ok()) {
     operation.end(kExitFailed, report.error().message(), {{"written", false}});
     return report;

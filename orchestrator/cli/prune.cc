@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "common/base/text_time.h"
+#include "common/os/files.h"
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/removal.h"
 #include "orchestrator/cli/surroundings.h"
@@ -24,6 +25,17 @@ bool is_old(const SandboxRecord& record, std::chrono::milliseconds age) {
   return since && std::chrono::system_clock::now() - *since >= age;
 }
 
+// Its manifest says how long it is to be there after its end (lifetime.keep).
+bool is_to_be_kept(const SandboxRecord& record) {
+  const auto text = os::read_file(record.directory / "manifest.json");
+  if (!text.ok()) return false;
+  const auto manifest = parse_json(*text);
+  if (!manifest.ok() || !manifest->is_object()) return false;
+  const Json keep = manifest->value("lifetime", Json::object()).value("keep_ms", Json());
+  return keep.is_number_integer() &&
+         !is_old(record, std::chrono::milliseconds(keep.get<std::int64_t>()));
+}
+
 int prune(const Options& options) {
   std::chrono::milliseconds age{0};
   if (!options.older.empty()) {
@@ -40,6 +52,7 @@ int prune(const Options& options) {
   Json kept = Json::array();
   for (const SandboxRecord& record : *records) {
     if (!record.ended_for_good() || !is_old(record, age)) continue;
+    if (!options.force && is_to_be_kept(record)) continue;
     auto owned = store->try_own(record);
     if (!owned.ok() || !*owned) continue;  // removed, or begun again, meanwhile
     const Status done = remove_ended(*store, std::move(**owned), options.force);

@@ -2,6 +2,7 @@
 
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/verify/leftovers.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
@@ -20,7 +21,15 @@ int reap() {
       (void)fail("reap " + sandbox.id + ": " + text);
     }
   }
-  if (reaped->empty()) print_line("Nothing to reap.");
+  const verify::ReapedRanges ranges = verify::reap_ranges(state_directory(*store));
+  for (const std::string& path : ranges.removed) {
+    print_line("removed " + path + ", of a verify that was killed");
+  }
+  for (const std::string& text : ranges.failed) {
+    clean = false;
+    (void)fail("reap " + text);
+  }
+  if (reaped->empty() && ranges.removed.empty() && clean) print_line("Nothing to reap.");
   return clean ? 0 : kExitFailed;
 }
 

@@ -5,6 +5,7 @@
 
 #include "orchestrator/cli/commands.h"
 #include "orchestrator/cli/surroundings.h"
+#include "orchestrator/verify/leftovers.h"
 
 namespace cofferdam::orchestrator::cli {
 namespace {
@@ -52,6 +53,10 @@ int run_verify(const Context& context, const Options& options) {
   add("--manifest", is_file ? file.string() : options.manifest);
   add("--engine", options.engine);
   add("--image", options.image);
+  const auto store = SandboxStore::open();
+  if (!store.ok()) return fail(store.error());
+  query.state = state_directory(*store);
+  for (const std::string& text : verify::reap_ranges(query.state).failed) note("reap " + text);
   const auto report = verify::verify(query);
   if (!report.ok()) return fail(report.error());
   if (options.json) {

@@ -330,6 +330,7 @@ void ExecSessions::drop(int id) {
   if (found == sessions_.end()) return;
   if (found->second->socket) loop_.unwatch(found->second->socket.get());
   sessions_.erase(found);
+  count_idle_from_now();
 }
 
 }  // namespace cofferdam::orchestrator

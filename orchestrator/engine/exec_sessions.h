@@ -41,6 +41,9 @@ class ExecSessions final {
   // What process 1 told about a workload that is not the main one; false: it is none of ours.
   bool on_report(Pid1Channel::Report report);
   bool idle() const { return sessions_.empty(); }
+  // Since when, where it is; from the start where there was no command yet.
+  Clock::time_point idle_since() const { return idle_since_; }
+  void count_idle_from_now() { idle_since_ = Clock::now(); }
 
   std::optional<Clock::time_point> next_deadline() const;
   void check_deadlines();
@@ -70,6 +73,7 @@ class ExecSessions final {
   std::vector<secrets::KnownSecret> secrets_;
   os::UniqueFd listener_;
   bool stopping_ = false;
+  Clock::time_point idle_since_ = Clock::now();
   int next_id_;
   std::map<int, std::unique_ptr<Session>> sessions_;
 };

@@ -141,6 +141,7 @@ class Supervision final {
   // A kept sandbox goes on without its first command; any other ends with it.
   void on_main_end(const WorkloadEnd& end) {
     main_ended_ = true;
+    sessions_->count_idle_from_now();
     if (!stopping_) {
       outcome_ = outcome_of(end, plan_.argv.front());
     }
@@ -209,14 +210,25 @@ class Supervision final {
 
   std::optional<Clock::time_point> next_deadline() const {
     auto next = stopping_ ? grace_ : timeout_;
+    if (const auto idle = idle_end(); idle && (!next || *idle < *next)) next = idle;
     for (const auto& deadline : {pump_->next_release(), sessions_->next_deadline()}) {
       if (deadline && (!next || *deadline < *next)) next = deadline;
     }
     return next;
   }
 
+  // When a kept sandbox that nothing runs in has waited long enough.
+  std::optional<Clock::time_point> idle_end() const {
+    if (!plan_.limits.idle || stopping_ || !main_ended_ || !sessions_->idle()) return std::nullopt;
+    return sessions_->idle_since() + *plan_.limits.idle;
+  }
+
   void check_deadlines() {
     const auto now = Clock::now();
+    if (const auto idle = idle_end(); idle && now >= *idle) {
+      (void)events_.write("limit", {{"limit", "idle"}, {"value", plan_.limits.idle->count()}}).ok();
+      stop({Ending::kInterrupted, SIGTERM, "no command ran in it"});
+    }
     if (grace_ && now >= *grace_) ended_ = true;
     if (timeout_ && now >= *timeout_) {
       (void)events_.write("limit", {{"limit", "timeout"}, {"value", plan_.limits.timeout->count()}})

@@ -269,6 +269,10 @@ Status apply(Manifest* m, const Json& keys, std::string_view source) {
   add_texts(process, "capabilities", &m->capabilities);
   take(process, "seccomp", &m->seccomp);
   add_texts(process, "executables", &m->executables);
+  const Json& lifetime = part(keys, "lifetime");
+  take(lifetime, "max", &m->life_max);
+  take(lifetime, "idle", &m->life_idle);
+  take(lifetime, "keep", &m->life_keep);
   add_texts(keys, "accept_missing", &m->accept_missing);
   TRY(apply_artifacts(m, keys));
   TRY(apply_secrets(m, keys));
@@ -435,6 +439,10 @@ Json manifest_json(const Manifest& m) {
         {"executables", m.executables},
         {"timeout_ms", milliseconds(m.timeout)},
         {"grace_ms", m.grace.count()}}},
+      {"lifetime",
+       {{"max_ms", milliseconds(m.life_max)},
+        {"idle_ms", milliseconds(m.life_idle)},
+        {"keep_ms", milliseconds(m.life_keep)}}},
       {"accept_missing", m.accept_missing},
       {"artifacts", artifacts_json(m)},
       {"secrets", secrets_json(m)},

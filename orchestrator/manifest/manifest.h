@@ -126,6 +126,9 @@ struct Manifest {
   std::vector<std::string> capabilities;      // beyond none, without CAP_
   std::string seccomp = "default";            // default | strict
   std::vector<std::string> executables;       // files and directories inside; empty: everything
+  std::optional<std::chrono::milliseconds> life_max;   // from its making on, all its lives together
+  std::optional<std::chrono::milliseconds> life_idle;  // -d: without a command
+  std::optional<std::chrono::milliseconds> life_keep;  // after its end, from prune
   std::vector<std::string> accept_missing;
   std::vector<ArtifactRule> artifacts;
   std::vector<SecretRule> secrets;

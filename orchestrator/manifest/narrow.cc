@@ -336,6 +336,10 @@ class Narrowing final {
     at_most("process.open_files", &m_.open_files, l_.open_files,
             [](std::uint64_t count) { return std::to_string(count); });
     programs();
+    const auto time = [](std::chrono::milliseconds value) { return duration_text(value); };
+    at_most("lifetime.max", &m_.life_max, l_.life_max, time);
+    at_most("lifetime.idle", &m_.life_idle, l_.life_idle, time);
+    at_most("lifetime.keep", &m_.life_keep, l_.life_keep, time);
     if (has("expiry") && (m_.expiry.empty() || l_.expiry < m_.expiry)) {
       m_.expiry = l_.expiry;
       is_of_limit("expiry");

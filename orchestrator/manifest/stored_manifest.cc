@@ -152,6 +152,9 @@ Status read_all(const Json& json, Manifest* m) {
   read(json.at("env"), "allow", &m->env_allow);
   read(json.at("env"), "set", &m->env_set);
   read_process(json.at("process"), m);
+  read(json.at("lifetime"), "max_ms", &m->life_max);
+  read(json.at("lifetime"), "idle_ms", &m->life_idle);
+  read(json.at("lifetime"), "keep_ms", &m->life_keep);
   read(json, "accept_missing", &m->accept_missing);
   return read_lists(json, m);
 }

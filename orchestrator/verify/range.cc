@@ -44,7 +44,7 @@ Result<Range> Range::create() {
   std::error_code code;
   fs::path parent = fs::canonical(fs::temp_directory_path(code), code);
   if (code) parent = "/tmp";
-  TRY_ASSIGN(os::TempDir root, os::TempDir::create(parent, "cofferdam-verify-"));
+  TRY_ASSIGN(os::TempDir root, os::TempDir::create(parent, kRangePrefix));
   Range range(std::move(root));
   const fs::path ws = range.workspace();
   const std::pair<fs::path, const char*> bait[] = {

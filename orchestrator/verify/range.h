@@ -23,10 +23,14 @@ struct RunDone {
   std::vector<Json> events;
 };
 
+// Its directory is called so, and something random.
+inline constexpr const char* kRangePrefix = "cofferdam-verify-";
+
 class Range final {
  public:
   static Result<Range> create();
 
+  std::filesystem::path root() const { return root_.path(); }
   std::filesystem::path workspace() const { return root_.path() / "project"; }
   std::filesystem::path outside() const { return root_.path() / "beside"; }
   std::filesystem::path home() const { return root_.path() / "home"; }

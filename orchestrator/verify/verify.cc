@@ -10,6 +10,7 @@
 #include "orchestrator/engine/program_path.h"
 #include "orchestrator/event_reader.h"
 #include "orchestrator/verify/attacks.h"
+#include "orchestrator/verify/leftovers.h"
 #include "orchestrator/verify/process_marks.h"
 #include "orchestrator/verify/range.h"
 
@@ -267,6 +268,7 @@ std::size_t Report::count(Verdict verdict) const {
 
 Result<Report> verify(const Query& query) {
   TRY_ASSIGN(const Range range, Range::create());
+  TRY_ASSIGN(const RangeMark mark, RangeMark::create(query.state, range.root()));
   return Verification(query, range).run();
 }
 

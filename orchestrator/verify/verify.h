@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace cofferdam::orchestrator::verify {
 
 struct Query {
   std::vector<std::string> run_flags;  // --manifest F, --engine E, --image I
+  std::filesystem::path state;         // …/cofferdam: where a killed one is found again
 };
 
 enum class Verdict : std::uint8_t { kHeld, kBroken, kControlFailed, kNotTried };

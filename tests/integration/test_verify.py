@@ -1,6 +1,10 @@
 """`cofferdam verify` on each engine: every attack held, every control works; and it says so when one is not."""
 import json
+import os
+import pathlib
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -9,8 +13,9 @@ pytest.register_assert_rewrite("lifecycle_cases", "engine_cases", "sandbox_runs"
 import docker_daemon
 import test_habits
 from engine_cases import text
-from lifecycle_cases import cofferdam
-from sandbox_runs import BIN, ORDINARY_USER, Runner, fuse_for_everybody, ordinary_user, skip_unless_root
+from lifecycle_cases import cofferdam, command
+from sandbox_runs import BIN, ORDINARY_USER, Runner, descendants, fuse_for_everybody, ordinary_user, process_table, \
+    skip_unless_root, wait_until
 
 
 @pytest.fixture(scope="module", params=["root", "ordinary", "docker"])
@@ -79,3 +84,31 @@ def test_a_sandbox_that_cannot_be_made_is_no_success():
         assert done.returncode == 125 and done.stderr.startswith(b"cofferdam: "), text(done)
     finally:
         runner.close()
+
+
+def test_what_a_killed_verify_left_is_reaped(way):
+    runner, flags = way
+    marks = runner.home / ".local/state/cofferdam/verify"
+    words = command(runner, ["verify", "--json", *flags])
+    with subprocess.Popen(words, cwd=runner.workspace, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as process:
+        def runs():
+            return [path for mark in marks.glob("*") for path in
+                    pathlib.Path(mark.read_text().strip()).glob("state/cofferdam/sandboxes/*/state.json")
+                    if '"running"' in path.read_text()]
+        assert wait_until(runs, 60)
+        [mark] = marks.glob("*")
+        place = pathlib.Path(mark.read_text().strip())
+        assert b"removed" not in cofferdam(runner, "reap").stdout and place.exists(), "it is at work"
+        victim = next(p for p in {process.pid} | descendants(process.pid)
+                      if process_table()[p][2].startswith(f"{runner.programs}/cofferdam verify"))
+        os.kill(victim, signal.SIGKILL)
+        process.wait(timeout=20)
+    done = cofferdam(runner, "reap")
+    for _ in range(20):  # what dies with it may take a moment
+        if not place.exists():
+            break
+        time.sleep(0.5)
+        done = cofferdam(runner, "reap")
+    assert done.returncode == 0 and not place.exists() and not list(marks.glob("*")), text(done)
+    assert not [entry for entry in process_table().values() if place.name in entry[2] and entry[1] not in "ZX"]

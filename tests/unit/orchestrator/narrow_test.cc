@@ -318,7 +318,8 @@ constexpr const char* kEverything =
     "phases: [{name: i, command: [npm, ci], network: {rules: [d.example], presets: [npm]}, env: "
     "{B: c},\n"
     "  timeout: 1m, on_failure: warn}, {name: j, command: [x]}]\n"
-    "tools: [{name: t, actions: [read], cost: 5}]\naccept_missing: [memory]\n";
+    "tools: [{name: t, actions: [read], cost: 5}]\naccept_missing: [memory]\n"
+    "lifetime: {max: 8h, idle: 30m, keep: 7d}\n";
 
 TEST(StoredManifest, IsReadBackWhole) {
   const Manifest m = manifest_of(kEverything);
