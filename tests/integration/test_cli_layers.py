@@ -143,15 +143,30 @@ def test_nothing_is_done_while_a_rollback_cannot_be_finished(world):
     sandbox = ran(world, "echo 1 > f1")
     asked(world, "checkpoint", sandbox, "c0")
     asked(world, "exec", sandbox, "--", "sh", "-c", "echo 2 > f2")
-    subprocess.run(["chattr", "+i", directory(world, sandbox) / "layers"], check=True)
+    # The workspace is there already when it fails.
+    subprocess.run(["chattr", "+i", directory(world, sandbox) / "home/layers"], check=True)
     try:
         asked(world, "rollback", sandbox, "c0", status=125)
         for words in (("exec", sandbox, "--", "true"), ("merge", sandbox), ("checkpoint", sandbox), ("squash", sandbox)):
             assert "would undo what is done now" in asked(world, *words, status=125), words
     finally:
-        subprocess.run(["chattr", "-i", directory(world, sandbox) / "layers"], check=True)
+        subprocess.run(["chattr", "-i", directory(world, sandbox) / "home/layers"], check=True)
     assert "f1" in changes(world, sandbox) and "f2" not in changes(world, sandbox)
     asked(world, "exec", sandbox, "--", "test", "-e", "f1")
+
+
+def test_a_rollback_that_could_not_begin_stands_in_nobodys_way(world):
+    sandbox = ran(world, "echo 1 > f1")
+    asked(world, "checkpoint", sandbox, "c0")
+    asked(world, "exec", sandbox, "--", "sh", "-c", "echo 2 > f2")
+    subprocess.run(["chattr", "+i", directory(world, sandbox) / "layers"], check=True)
+    try:
+        asked(world, "rollback", sandbox, "c0", status=125)
+    finally:
+        subprocess.run(["chattr", "-i", directory(world, sandbox) / "layers"], check=True)
+    assert not (directory(world, sandbox) / "rollback").exists()
+    asked(world, "exec", sandbox, "--", "test", "-e", "f2")
+    assert "f2" in changes(world, sandbox)
 
 
 def test_a_rollback_that_was_cut_short_is_finished(world):

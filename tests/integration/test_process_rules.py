@@ -13,7 +13,7 @@ pytest.register_assert_rewrite("lifecycle_cases", "engine_cases", "sandbox_runs"
 
 import docker_daemon
 from engine_cases import text
-from lifecycle_cases import cofferdam, command, events, execute, start_detached
+from lifecycle_cases import cofferdam, command, events, execute, record, start_detached
 from sandbox_runs import ORDINARY_USER, Runner, fuse_for_everybody, ordinary_user, skip_unless_root
 
 
@@ -350,3 +350,43 @@ def test_top_tells_what_each_sandbox_does(runner):
     assert identity not in cofferdam(runner, "top", "--json").stdout.decode()
     ended = json.loads(cofferdam(runner, "top", "--all", "--json").stdout)["sandboxes"]
     assert next(s for s in ended if s["id"] == identity)["upper_bytes"] >= 100000
+
+
+# --- how long a sandbox lives
+
+def test_a_lifetime_bounds_all_lives_together(runner):
+    identity = start_detached(runner, flags=flags(runner, "lifetime: {max: 12s}\n"))
+    try:
+        assert execute(runner, identity, "true").returncode == 0
+        assert cofferdam(runner, "stop", identity).returncode == 0
+        assert execute(runner, identity, "sh", "-c", "sleep 60").returncode == 124, "the second life ends with the first's time"
+        refused = execute(runner, identity, "true")
+        assert refused.returncode == 125 and b"lifetime" in refused.stderr, text(refused)
+    finally:
+        cofferdam(runner, "stop", identity)
+
+
+def test_an_idle_sandbox_is_stopped_and_a_busy_one_is_not(runner):
+    keys = flags(runner, "lifetime: {idle: 1500ms}\n")
+    idle = start_detached(runner, flags=keys)
+    busy = start_detached(runner, ["sleep", "1000"], flags=keys)
+    try:
+        deadline = time.monotonic() + 30
+        while record(runner, idle)["state"] != "terminated" and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert record(runner, idle)["state"] == "terminated"
+        assert [e["limit"] for e in events(runner, idle) if e["event"] == "limit"] == ["idle"]
+        assert record(runner, busy)["state"] == "running"
+    finally:
+        cofferdam(runner, "stop", busy)
+
+
+def test_prune_leaves_what_is_to_be_kept(runner):
+    kept = runner.run(["true"], flags(runner, "lifetime: {keep: 1h}\n"))
+    assert kept.returncode == 0, text(kept)
+    identity = runner.layer().name
+    assert runner.run(["true"]).returncode == 0
+    other = runner.layer().name
+    removed = json.loads(cofferdam(runner, "prune", "--json").stdout)["removed"]
+    assert other in removed and identity not in removed
+    assert identity in json.loads(cofferdam(runner, "prune", "--force", "--json").stdout)["removed"]
