@@ -20,9 +20,10 @@ namespace {
 
 // The rights are those of the plan that was carried out first; only what is executed is new.
 Result<Plan> plan_again(const OwnedSandbox& sandbox, const SandboxStore& store,
-                        const ExecPlan& exec) {
+                        const ExecPlan& exec, std::string* parent) {
   TRY_ASSIGN(RestoredPlan restored, load_plan(sandbox.record));
   Plan plan = std::move(restored.plan);
+  *parent = plan.operation_id;
   FactsQuery query;
   query.docker = plan.engine == "docker";
   if (plan.docker) query.image = plan.docker->image_id;
@@ -77,30 +78,36 @@ Status check_organisation(const SandboxStore& store, const SandboxRecord& record
                "\nRemedy: merge or export what it made, and run a new one");
 }
 
+// What is recorded of the tool that the command is; it was checked that it may be called.
+Result<Json> tool_fields(const SandboxRecord& record, const ExecRequest& request) {
+  if (request.tool.empty()) return Json::object();
+  TRY_ASSIGN(const std::string text, os::read_file(record.directory / "manifest.json"));
+  TRY_ASSIGN(const Json manifest, parse_json(text));
+  return decide_tool(manifest, request.tool, request.approval).fields;
+}
+
 }  // namespace
 
 Result<RunOutcome> exec_in_ended(OwnedSandbox* sandbox, const SandboxStore& store,
                                  const ExecPlan& exec) {
   TRY(check_organisation(store, sandbox->record));
+  TRY_ASSIGN(const Json tool, tool_fields(sandbox->record, exec.request));
+  std::string parent;  // the operation of its run
   // No switch comes between what is read of the rights and the start with them.
   TRY_ASSIGN(os::FileLock held, lock_rights(sandbox->record));
   std::optional<os::FileLock> lock(std::move(held));
-  TRY_ASSIGN(const Plan plan, plan_again(*sandbox, store, exec));
+  TRY_ASSIGN(const Plan plan, plan_again(*sandbox, store, exec, &parent));
   TRY(sandbox->begin_again());
   lock.reset();
   if (plan.ids.range_base) {
     sandbox->record.resources["id_range"] = *plan.ids.range_base;
     TRY(sandbox->save());
   }
-  Operation operation{"exec_started", "exec_ended", {{"resumed", true}}, {}};
+  Operation operation{"exec_started", "exec_ended", {{"resumed", true}, {"parent", parent}}, {}};
   operation.fields["timeout_ms"] =
       plan.limits.timeout ? Json(plan.limits.timeout->count()) : Json();
   operation.fields["tool.name"] = Json();
-  if (const std::string& tool = exec.request.tool; !tool.empty()) {
-    TRY_ASSIGN(const std::string text, os::read_file(sandbox->record.directory / "manifest.json"));
-    TRY_ASSIGN(const Json manifest, parse_json(text));
-    operation.fields.update(decide_tool(manifest, tool, exec.request.approval).fields);
-  }
+  operation.fields.update(tool);
   const std::string& kept = exec.request.checkpoint;
   operation.fields["checkpoint.id"] = kept.empty() ? Json() : Json(kept);
   return run_in_sandbox(sandbox, plan, operation);

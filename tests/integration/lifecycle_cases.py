@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import select
 import signal
 import subprocess
 import threading
@@ -194,7 +195,10 @@ class LifecycleCases:
             os.write(master, b"typed\n")
             assert process.wait(30) == 0, process.stderr.read()
             process.stderr.close()
-            assert b"got=typed=/dev/pts/" in os.read(master, 4096)
+            seen = b""
+            while b"got=typed=/dev/pts/" not in seen and select.select([master], [], [], 10)[0]:
+                seen += os.read(master, 4096)
+            assert b"got=typed=/dev/pts/" in seen, seen
             os.close(master)
 
     def test_time_limit_of_a_further_command(self, runner, sandbox):

@@ -148,7 +148,7 @@ def test_misuse_of_run_is_125_and_makes_nothing(world, words):
     ["run", "--ask", "--", "true"],
     ["run", "--runtime", "runsc", "--", "true"],
     ["run", "--parent", "x", "--", "true"],
-    ["top"], ["serve"], ["preview", "last", "80"], ["approve", "last", "1"], ["compose", "up"],
+    ["serve"], ["preview", "last", "80"], ["approve", "last", "1"], ["compose", "up"],
 ])
 def test_what_is_not_built_is_refused_in_so_many_words(world, words):
     result = world(*words)

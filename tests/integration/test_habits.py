@@ -113,9 +113,12 @@ def test_what_is_printed_as_json_is_as_its_schema_says(tmp_path):
         detached = answer("run", "-d", "--json")
         assert faults(detached, schema("detached.json")) == []
         assert faults(answer("ps", "--json"), schema("ps.json")) == []
+        running = answer("top", "--json")
+        assert faults(running, schema("top.json")) == [] and len(running["sandboxes"]) == 1
         subprocess.run([BIN / "cofferdam", "stop", detached["sandbox"]], check=True, capture_output=True, cwd=runner.workspace,
                        env={"PATH": "/usr/bin", "HOME": str(runner.home)})
         assert faults(answer("ps", "--json"), schema("ps.json")) == []
+        assert faults(answer("top", "--all", "--json"), schema("top.json")) == []
         assert faults(answer("prune", "--json"), schema("prune.json")) == []
     finally:
         runner.close()

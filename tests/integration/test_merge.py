@@ -95,6 +95,18 @@ def project(request):
         yield Project(runner)
 
 
+def test_ignored_content_is_taken_as_a_whole_on_either_side_of_a_checkpoint(project):
+    project.write(".gitignore", "node_modules/\nmore/\nboth/\n")
+    project.sandbox("mkdir -p node_modules/d both; for i in 1 2 3; do echo $i > node_modules/d/$i; done; echo 1 > both/1")
+    project("exec", "last", "--", "sh", "-c", "mkdir more; echo m > more/m; echo 2 > both/2")
+    told = project("merge", "last", "--ignored")
+    assert "node_modules (5 objects" in told and "more (2 objects" in told and "both/2" in told, told
+    for path in ("node_modules/d/3", "more/m", "both/1", "both/2"):
+        assert (project.top / path).exists(), path
+    project("undo", "last")
+    assert not (project.top / "node_modules").exists() and not (project.top / "both").exists()
+
+
 def test_what_a_sandbox_made_comes_home_once_and_exactly(project):
     project.sandbox("""set -e
         echo two >> a.txt; chmod 755 a.txt; printf '\\0bin' > image.bin; rm -r dir; mkdir -p new/deep

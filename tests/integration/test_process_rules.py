@@ -256,6 +256,9 @@ def test_what_a_command_destroys_can_be_had_back(runner, ended):
         assert cofferdam(runner, "rollback", identity, kept[1]["checkpoint.id"]).returncode == 0
         back = execute(runner, identity, "sh", "-c", "cat p d/f README")
         assert back.stdout == b"precious\nx\na project\n", text(back)
+        all_of_them = events(runner, identity)
+        run = next(e for e in all_of_them if e["event"] == "run_started")["operation"]
+        assert {e["parent"] for e in all_of_them if e["event"] == "exec_started"} == {run}
     finally:
         cofferdam(runner, "stop", identity)
 
