@@ -312,12 +312,12 @@ branch("evil", evil)
 branch("good", commit(put("tree", entry("100644", b"fine", blob)), head()))
 pathlib.Path("evil-id").write_text(evil)
 ''')
-    evil = one_project.runner.layer() / "upper/evil-id"
+    evil = (one_project.runner.layer() / "upper/evil-id").read_text()
     for _ in range(2):
         text = one_project("merge", "last", "--commits")
         assert "evil: refused: " in text and "is a submodule" in text, text
         assert one_project.git("for-each-ref", reference(one_project, "evil")) == b""
-        found = subprocess.run(["git", "cat-file", "-e", evil.read_text()], cwd=one_project.top, capture_output=True, check=False)
+        found = subprocess.run(["git", "cat-file", "-e", evil], cwd=one_project.top, capture_output=True, check=False)
         assert found.returncode != 0, "the commit is here"
     assert one_project.git("show", reference(one_project, "good") + ":fine") == b"forged\n"
     packs = sorted(path.suffix for path in (one_project.top / ".git/objects/pack").iterdir())
