@@ -234,8 +234,8 @@ Result<std::optional<RecordLog::Frame>> RecordLog::frame_at(std::uint64_t at) co
   frame.content_at = at + need;
   frame.content_size = head.content_size;
   frame.end = at + need + head.content_size;
-  // The last byte of the content is there, or the record is not. What lies before the end was looked
-  // at when it was read first, or written here.
+  // The last byte of the content is there, or the record is not. What lies before the end was
+  // looked at when it was read first, or written here.
   if (head.content_size > 0 && frame.end > end_ + waiting_.size()) {
     TRY_ASSIGN(const std::string last, bytes_at(frame.end - 1, 1));
     if (last.empty()) return std::optional<Frame>();

@@ -201,14 +201,36 @@ def test_every_right_says_where_it_came_from_and_the_users_file_bounds_a_manifes
     assert any(line.split() == ["env.set.CI", "true", "template:test"] for line in text.splitlines())
 
 
+def under_organisation(world, *words):
+    """In a mount namespace of its own: nobody else on this machine sees the file."""
+    line = 'mount --bind "$0" /etc/cofferdam && shift 0 && exec "$@"'
+    return subprocess.run(["unshare", "-m", "sh", "-c", line, world.root / "org", test_cli.COFFERDAM, *words],
+                          capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=60, **world.arguments())
+
+
+def test_an_organisations_later_file_bounds_what_has_ended(world):
+    os.makedirs("/etc/cofferdam", exist_ok=True)
+    try:
+        assert world.run("--allow", "a.corp.example", "--allow", "b.example", "--", "true").returncode == 0
+        for text, told in (("network: {rules: ['*.corp.example']}\n", "b.example is not permitted"),
+                           ("process: {pids: 100}\n", "process.pids is at most 100"),
+                           ("workspace: {hide: ['*.pem']}\n", "*.pem"), ("engine: docker\n", "engine")):
+            put(world.root / "org/manifest.yaml", "version: 1\n" + text)
+            refused = under_organisation(world, "exec", "last", "--", "echo", "ran")
+            assert refused.returncode == 125 and told in message(refused) and refused.stdout == b"", (text, message(refused))
+        put(world.root / "org/manifest.yaml", "version: 1\nnetwork: {rules: ['*.corp.example', b.example]}\nprocess: {pids: 9999}\n")
+        done = under_organisation(world, "exec", "last", "--", "echo", "ran")
+        assert (done.returncode, done.stdout) == (0, b"ran\n"), message(done)
+    finally:
+        if not os.listdir("/etc/cofferdam"):
+            os.rmdir("/etc/cofferdam")
+
+
 def test_the_organisations_file_bounds_the_command_line_too(world):
     put(world.root / "org/manifest.yaml", "version: 1\nmode: workspace\nnetwork: {rules: ['*.corp.example']}\nprocess: {timeout: 1h}\n")
     os.makedirs("/etc/cofferdam", exist_ok=True)
-    # In a mount namespace of its own: nobody else on this machine sees the file.
     def inside(*words):
-        line = 'mount --bind "$0" /etc/cofferdam && shift 0 && exec "$@"'
-        return subprocess.run(["unshare", "-m", "sh", "-c", line, world.root / "org", test_cli.COFFERDAM, *words],
-                              capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=60, **world.arguments())
+        return under_organisation(world, *words)
     try:
         result = inside("run", "--allow", "git.corp.example", "--allow", "evil.example", "--mode", "open", "--dry-run", "--json", "--", "true")
         plan = json.loads(result.stdout)

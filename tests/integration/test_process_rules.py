@@ -393,3 +393,33 @@ def test_prune_leaves_what_is_to_be_kept(runner):
     removed = json.loads(cofferdam(runner, "prune", "--json").stdout)["removed"]
     assert other in removed and identity not in removed
     assert identity in json.loads(cofferdam(runner, "prune", "--force", "--json").stdout)["removed"]
+
+
+# --- who may ask the services
+
+ASK = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+s.sendall(b"GET /stats HTTP/1.1\\r\\nHost: c\\r\\n\\r\\n"); print(s.recv(4096).split(b"\\r\\n")[0].decode())
+"""
+
+
+@pytest.mark.parametrize("name", ["fs-control", "control"])
+def test_a_service_answers_its_owner_alone(runner, name):
+    if runner.way == "ordinary":
+        return  # root may ask whom it wants
+    ordinary_user()
+    identity = start_detached(runner)
+    try:
+        place = runner.home / ".local/state/cofferdam/sandboxes" / identity
+        for path in (place, *list(place.parents)[:4]):  # were the directories ever open
+            path.chmod(0o711)
+        (place / name).chmod(0o666)
+        def answer(*before):
+            return subprocess.run([*before, "/usr/bin/python3", "-c", ASK, str(place / name)], capture_output=True, check=False,
+                                  cwd="/", timeout=20).stdout.decode()
+        assert answer().startswith("HTTP/1.1 200")
+        # It closes without having read what was asked, so that its 403 may not arrive.
+        assert answer("runuser", "-u", ORDINARY_USER, "--") in ("", "HTTP/1.1 403 Forbidden\n")
+    finally:
+        assert cofferdam(runner, "stop", identity).returncode == 0
