@@ -99,6 +99,10 @@ void Readiness::note_exhausted(Watch& watch, Way way) {
   watch.ready[index_of(way)] = false;
 }
 
+void Readiness::note_part(Watch& watch, Way way) {
+  if (way == Way::kWrite || !watch.urgent) note_exhausted(watch, way);
+}
+
 void Readiness::arm() {
   if (armed_ || handing_out_ || waiting_ == 0) return;
   armed_ = true;
@@ -117,6 +121,7 @@ void Readiness::hand_out() {
   for (const os::Epoll::Event& event : taken) {
     Watch& watch = *static_cast<Watch*>(event.tag);
     watch.ready = {watch.ready[0] || event.readable, watch.ready[1] || event.writable};
+    watch.urgent = watch.urgent || event.urgent;
     watch.ended = {watch.ended[0] || event.read_ended, watch.ended[1] || event.write_ended};
   }
   for (const os::Epoll::Event& event : taken) {

@@ -55,6 +55,7 @@ class Readiness final : public asio::execution_context::service {
     std::array<bool, 2> ready{};  // false until told
     std::array<bool, 2> ended{};  // there is nothing to wait for any more
     std::array<Waiter*, 2> waiters{};
+    bool urgent = false;     // urgent bytes came: a part that was read tells nothing
     bool forgotten = false;  // closed while events are handed out
     Watch* next = nullptr;   // of the free, or of the forgotten
   };
@@ -71,6 +72,8 @@ class Readiness final : public asio::execution_context::service {
   void cancel(Watch& watch, const Waiter& waiter);
   // A call found it empty or full.
   static void note_exhausted(Watch& watch, Way way);
+  // A call moved less than it was asked to.
+  static void note_part(Watch& watch, Way way);
 
  private:
   static constexpr std::size_t kAtOnce = 128;

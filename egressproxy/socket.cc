@@ -52,8 +52,12 @@ Socket& Socket::operator=(Socket&& other) noexcept {
 }
 
 os::Moved Socket::note(Way way, const os::Moved& moved, bool whole) {
-  const bool exhausted = moved.state == os::Moving::kWouldBlock || !whole;
-  if (exhausted && watch_ != nullptr) Readiness::note_exhausted(*watch_, way);
+  if (watch_ == nullptr) return moved;
+  if (moved.state == os::Moving::kWouldBlock) {
+    Readiness::note_exhausted(*watch_, way);
+  } else if (!whole) {
+    Readiness::note_part(*watch_, way);
+  }
   return moved;
 }
 

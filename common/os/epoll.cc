@@ -12,7 +12,7 @@ constexpr std::size_t kAtOnce = 256;
 
 int control(int epoll, int operation, int fd, void* tag, bool writes) {
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+  event.events = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLET;
   if (writes) event.events |= EPOLLOUT;
   event.data.ptr = tag;
   return ::epoll_ctl(epoll, operation, fd, &event) == 0 ? 0 : errno;
@@ -42,8 +42,12 @@ std::span<Epoll::Event> Epoll::take(std::span<Event> into) const {
   for (; count > 0 && taken < static_cast<std::size_t>(count); ++taken) {
     const epoll_event& event = found[taken];
     const bool broken = (event.events & (EPOLLHUP | EPOLLERR)) != 0;
-    into[taken] = {event.data.ptr, (event.events & EPOLLIN) != 0, (event.events & EPOLLOUT) != 0,
-                   broken || (event.events & EPOLLRDHUP) != 0, broken};
+    into[taken] = {event.data.ptr,
+                   (event.events & EPOLLIN) != 0,
+                   (event.events & EPOLLOUT) != 0,
+                   broken || (event.events & EPOLLRDHUP) != 0,
+                   broken,
+                   (event.events & EPOLLPRI) != 0};
   }
   return into.first(taken);
 }

@@ -20,6 +20,7 @@ class Epoll final {
     // For good: the peer has ended its side, or the connection is broken. The next call tells.
     bool read_ended = false;
     bool write_ended = false;
+    bool urgent = false;  // a read stops before urgent bytes, whatever comes after them (tcp(7))
   };
 
   static Result<Epoll> create();

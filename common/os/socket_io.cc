@@ -8,10 +8,16 @@
 namespace cofferdam::os {
 namespace {
 
-Moved moved_of(ssize_t count) {
+template <typename Call>
+Moved moved_by(const Call& call) {
+  ssize_t count = 0;
+  do {
+    count = call();
+  } while (count < 0 && errno == EINTR);
+
   if (count > 0) return {Moving::kMoved, static_cast<std::size_t>(count)};
   if (count == 0) return {Moving::kEnd};
-  if (errno == EAGAIN || errno == EINTR) return {Moving::kWouldBlock};
+  if (errno == EAGAIN) return {Moving::kWouldBlock};
   return {Moving::kFailed, 0, errno};
 }
 
@@ -20,15 +26,17 @@ constexpr unsigned kSpliceFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
 }  // namespace
 
 Moved receive_now(int socket, std::span<char> into) {
-  return moved_of(::recv(socket, into.data(), into.size(), MSG_DONTWAIT));
+  return moved_by([&] { return ::recv(socket, into.data(), into.size(), MSG_DONTWAIT); });
 }
 
 Moved peek_now(int socket, std::span<char> into) {
-  return moved_of(::recv(socket, into.data(), into.size(), MSG_DONTWAIT | MSG_PEEK));
+  return moved_by(
+      [&] { return ::recv(socket, into.data(), into.size(), MSG_DONTWAIT | MSG_PEEK); });
 }
 
 Moved send_now(int socket, std::span<const char> bytes) {
-  return moved_of(::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  return moved_by(
+      [&] { return ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL); });
 }
 
 Result<SplicePipe> SplicePipe::open(std::size_t wanted_size) {
@@ -38,16 +46,16 @@ Result<SplicePipe> SplicePipe::open(std::size_t wanted_size) {
 }
 
 Moved SplicePipe::fill(int socket, std::size_t limit) {
-  const Moved moved =
-      moved_of(::splice(socket, nullptr, pipe_.write.get(), nullptr, limit, kSpliceFlags));
+  const Moved moved = moved_by(
+      [&] { return ::splice(socket, nullptr, pipe_.write.get(), nullptr, limit, kSpliceFlags); });
   size_ += moved.count;
   return moved;
 }
 
 Moved SplicePipe::drain(int socket) {
   if (size_ == 0) return {Moving::kWouldBlock};
-  const Moved moved =
-      moved_of(::splice(pipe_.read.get(), nullptr, socket, nullptr, size_, kSpliceFlags));
+  const Moved moved = moved_by(
+      [&] { return ::splice(pipe_.read.get(), nullptr, socket, nullptr, size_, kSpliceFlags); });
   size_ -= moved.count;
   return moved;
 }

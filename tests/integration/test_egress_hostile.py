@@ -1,6 +1,8 @@
 """What a workload that wants out would try between the lines of the policy: modes, budgets, ends. Each has a control."""
 import contextlib
 import json
+import os
+import signal
 import socket
 import ssl
 import threading
@@ -113,6 +115,31 @@ def test_the_end_of_the_service_records_tunnels_whose_workload_has_ended_its_sid
             time.sleep(0.05)
         assert gate.stop() == 0
         assert sorted(e["bytes_up"] for e in gate.events(event="egress")) == [3, 5, 11]
+
+
+def test_what_follows_urgent_bytes_goes_on(world):
+    with Gate(world, rules=[f"tcp://{SITE}:2222"]) as gate:
+        sock = tunnel(gate, f"{SITE}:2222")
+        sock.settimeout(20)
+        sock.sendall(b"first\n")
+        got = b""
+        while b"first\n" not in got:
+            got += sock.recv(65536)
+        # All of it is there before the gate looks.
+        os.kill(gate.process.pid, signal.SIGSTOP)
+        try:
+            sock.sendall(b"abc")
+            sock.send(b"!", socket.MSG_OOB)
+            sock.sendall(b"def\n")
+            time.sleep(0.1)
+        finally:
+            os.kill(gate.process.pid, signal.SIGCONT)
+        got = b""
+        while b"def\n" not in got:
+            got += sock.recv(65536)
+        assert got == b"abcdef\n"
+        sock.close()
+        assert gate.stop() == 0
 
 
 def test_a_service_that_ends_while_names_are_resolved_ends_in_order(world):
