@@ -35,7 +35,7 @@ class Listings final {
 
  private:
   // A request of its own costs several times what an entry of a listing does.
-  static constexpr std::size_t kEntriesPerRead = 4;
+  static constexpr std::size_t kEntriesPerRead = 8;
   struct Kept {
     std::size_t entries = 0;
     std::size_t reads = 0;
