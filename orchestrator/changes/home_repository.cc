@@ -96,7 +96,7 @@ Result<std::optional<HomeRepository>> HomeRepository::open(const std::string& wo
     why = "the workspace is not the top of a git repository";
     return std::optional<HomeRepository>();
   }
-  if (code != 0) return git_failure("the workspace's repository");
+  if (code != 0) return Error("the workspace's repository: " + why_not_opened());
   if (git_repository_is_bare(state->repository) != 0) {
     why = "the workspace is a bare git repository";
     return std::optional<HomeRepository>();

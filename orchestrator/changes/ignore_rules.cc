@@ -60,7 +60,7 @@ Result<IgnoreRules> IgnoreRules::open(const std::string& workspace) {
   git_libgit2_opts(GIT_OPT_SET_OWNER_VALIDATION, 0);
   const int code = git_repository_open_ext(&state->repository, workspace.c_str(), 0, nullptr);
   if (code == GIT_ENOTFOUND) return IgnoreRules(std::move(state));
-  if (code != 0) return Error(failed("open"));
+  if (code != 0) return Error("the workspace's repository: " + why_not_opened());
   const char* work_tree = git_repository_workdir(state->repository);
   if (work_tree == nullptr) {
     git_repository_free(state->repository);

@@ -385,6 +385,20 @@ def test_a_running_sandbox_can_be_looked_at_but_not_merged(project):
     started.finish(kill=True)
 
 
+@pytest.mark.parametrize("words", [["diff"], ["merge"], ["merge", "--commits"], ["export", "-o", "away.patch"]], ids=" ".join)
+def test_a_repository_with_sha256_names_is_refused_with_what_to_do_instead(project, words):
+    shutil.rmtree(project.top / ".git")
+    project.git("init", "-q", "--object-format=sha256")
+    project.sandbox("echo made > made.txt")
+    before = tree(project.top)
+    done = project.runner.cofferdam(words[0], "last", *(str(project.runner.home / w) if w == "away.patch" else w for w in words[1:]))
+    said = done.stderr.decode()
+    assert done.returncode == 125, said
+    assert "names its objects by SHA-256, which is not supported" in said and "fast-export" in said
+    assert "extension" not in said
+    assert tree(project.top) == before
+
+
 def test_misuse_of_merge_is_2_and_writes_nothing(project):
     project.sandbox("echo two >> a.txt")
     project("merge", "last", "--commits", "a.txt", expect=2)
