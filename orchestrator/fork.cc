@@ -82,6 +82,7 @@ Status fork_layer(const fs::path& sandboxes, const fs::path& from, const fs::pat
     if (inode == old.st_ino) shown = number;
   }));
   TRY(copy.set_shown_inode(fresh.st_ino, shown));
+  TRY(copy.copy_owner(old.st_ino, fresh.st_ino));
   return copy.sync_always();
 }
 

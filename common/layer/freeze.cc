@@ -101,6 +101,7 @@ Result<Freeze> Freeze::prepare(const fs::path& layer, MetaStore& meta) {
       if (inode == old.st_ino) shown = number;
     }));
     TRY(meta.set_shown_inode(st.st_ino, shown));
+    TRY(meta.copy_owner(old.st_ino, st.st_ino));
     TRY(os::sync_file_system(upper.get()));
     return meta.sync_always();
   };
@@ -138,13 +139,22 @@ Status Freeze::commit_rollback(const std::string& id) {
     TRY_ASSIGN(const os::UniqueFd like, open_directory(frozen));
     TRY_ASSIGN(const os::UniqueFd upper, open_directory(layer_ / "upper"));
     TRY(dress_like(like.get(), upper.get()));
+    struct stat old {};
+    struct stat own {};
+    if (::fstat(like.get(), &old) != 0 || ::fstat(upper.get(), &own) != 0) {
+      return Error::from_errno("freeze: stat");
+    }
+    TRY(meta_->copy_owner(old.st_ino, own.st_ino));
     TRY(os::sync_file_system(upper.get()));
   }
   return CheckpointTable(*meta_).replace(*meta_, chain, number_);
 }
 
 Status Freeze::take_back() {
-  if (new_inode_ != 0) TRY(meta_->forget_shown_inode(new_inode_));
+  if (new_inode_ != 0) {
+    TRY(meta_->forget_shown_inode(new_inode_));
+    TRY(meta_->forget_owner(new_inode_));
+  }
   return take_back_freeze(layer_, number_);
 }
 

@@ -23,6 +23,8 @@ constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS layer (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS whiteout (path BLOB PRIMARY KEY) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS shown_inode (upper INTEGER PRIMARY KEY, shown INTEGER NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS owner (upper INTEGER PRIMARY KEY, uid INTEGER NOT NULL,"
+    " gid INTEGER NOT NULL);"
     "CREATE TABLE IF NOT EXISTS link_group (inode INTEGER NOT NULL, birth_ns INTEGER NOT NULL,"
     " names INTEGER NOT NULL, upper INTEGER NOT NULL, PRIMARY KEY (inode, birth_ns)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS link_name (path BLOB NOT NULL, inode INTEGER NOT NULL,"
@@ -314,6 +316,45 @@ Status MetaStore::for_each_shown_inode(
     visit(unsigned_at(use.row(), 0), unsigned_at(use.row(), 1));
   if (code != SQLITE_DONE) return impl_->error("shown inode");
   return {};
+}
+
+Status MetaStore::set_owner(std::uint64_t inode, std::uint32_t uid, std::uint32_t gid) {
+  TRY_ASSIGN(const Statement* s, impl_->statement("INSERT OR REPLACE INTO owner VALUES (?, ?, ?)"));
+  Use use(*s);
+  return impl_->run(use.unsigned_number(inode).number(uid).number(gid), "owner");
+}
+
+Status MetaStore::forget_owner(std::uint64_t inode) {
+  TRY_ASSIGN(const Statement* s, impl_->statement("DELETE FROM owner WHERE upper = ?"));
+  Use use(*s);
+  return impl_->run(use.unsigned_number(inode), "owner");
+}
+
+Status MetaStore::for_each_owner(const VisitOwner& visit) const {
+  Statement own;
+  // A layer that no newer version has opened has no such table, and no such owners.
+  if (!own.prepare(impl_->db, "SELECT 1 FROM sqlite_master WHERE name = 'owner'")) {
+    return impl_->error("owner");
+  }
+  if (Use there(own); there.step() != SQLITE_ROW) return {};
+  Statement rows;
+  if (!rows.prepare(impl_->db, "SELECT upper, uid, gid FROM owner")) return impl_->error("owner");
+  Use use(rows);
+  int code = use.step();
+  for (; code == SQLITE_ROW; code = use.step()) {
+    visit(unsigned_at(use.row(), 0), static_cast<std::uint32_t>(unsigned_at(use.row(), 1)),
+          static_cast<std::uint32_t>(unsigned_at(use.row(), 2)));
+  }
+  if (code != SQLITE_DONE) return impl_->error("owner");
+  return {};
+}
+
+Status MetaStore::copy_owner(std::uint64_t from, std::uint64_t to) {
+  TRY(forget_owner(to));
+  TRY_ASSIGN(const Statement* s,
+             impl_->statement("INSERT INTO owner SELECT ?, uid, gid FROM owner WHERE upper = ?"));
+  Use use(*s);
+  return impl_->run(use.unsigned_number(to).unsigned_number(from), "owner");
 }
 
 Status MetaStore::set_link_group(const LinkGroupRecord& group) {

@@ -76,6 +76,14 @@ class MetaStore final {
   Status for_each_shown_inode(
       const std::function<void(std::uint64_t upper, std::uint64_t shown)>& visit) const;
 
+  // --- owners of objects that do not look as they do on disk: inode in the layers -> ids inside.
+  Status set_owner(std::uint64_t inode, std::uint32_t uid, std::uint32_t gid);
+  Status forget_owner(std::uint64_t inode);
+  using VisitOwner = std::function<void(std::uint64_t inode, std::uint32_t uid, std::uint32_t gid)>;
+  Status for_each_owner(const VisitOwner& visit) const;
+  // What one of them has, the other has, too.
+  Status copy_owner(std::uint64_t from, std::uint64_t to);
+
   // --- lower files with several names, and which of the names lower shows no more.
   Status set_link_group(const LinkGroupRecord& group);
   // With all its names.

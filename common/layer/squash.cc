@@ -53,9 +53,10 @@ class Folder final {
     return {};
   }
 
-  // Inode numbers of directories, and groups of names that are counted anew.
+  // Inode numbers and owners of directories, and groups of names that are counted anew.
   Status remember() {
     for (const auto& [inode, shown] : numbers_) TRY(meta_.set_shown_inode(inode, shown));
+    for (const auto& [old, inode] : owners_) TRY(meta_.copy_owner(old, inode));
     std::vector<LinkGroupRecord> obsolete;
     TRY(meta_.for_each_link_group([&](const LinkGroupRecord& group) {
       if (group.upper == 0 && several_.contains(group.inode)) obsolete.push_back(group);
@@ -183,6 +184,7 @@ class Folder final {
     }
     const auto known = shown_.find(st.st_ino);
     numbers_[own.st_ino] = known == shown_.end() ? born_number(st.st_ino) : known->second;
+    owners_.emplace_back(st.st_ino, own.st_ino);
     return {};
   }
 
@@ -191,8 +193,9 @@ class Folder final {
   MetaStore& meta_;
   MarkNamespace marks_;
   std::unordered_map<std::uint64_t, std::uint64_t> shown_;
-  std::unordered_map<std::uint64_t, std::uint64_t> numbers_;  // of the new directories
-  std::unordered_set<std::uint64_t> several_;                 // files with several names
+  std::unordered_map<std::uint64_t, std::uint64_t> numbers_;     // of the new directories
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> owners_;  // old and new directories
+  std::unordered_set<std::uint64_t> several_;                    // files with several names
 };
 
 // Copies that wait for further names (fsproxy's index/) belong to the new layer's epoch, too, and

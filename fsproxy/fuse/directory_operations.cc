@@ -67,7 +67,7 @@ void do_readdirplus(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offs
       const auto found = mount.view.lookup(ino, entry.name);
       // Gone since the snapshot.
       if (!found.ok() && found.error().error_number() == ENOENT) continue;
-      if (found.ok()) param = entry_param(*found, mount.owner);
+      if (found.ok()) param = entry_param(*found);
     }
     const std::size_t need =
         fuse_add_direntry_plus(req, buffer.data() + used, size - used, entry.name.c_str(), &param,

@@ -16,7 +16,7 @@ using overlay::Entry;
 void reply_entry(fuse_req_t req, const Result<Entry>& entry) {
   if (!entry.ok()) return reply_error(req, entry.error());
   MountState& mount = state_of(req);
-  const struct fuse_entry_param param = entry_param(*entry, mount.owner);
+  const struct fuse_entry_param param = entry_param(*entry);
   // A reply that nobody waits for any more leaves no reference behind.
   if (fuse_reply_entry(req, &param) == -ENOENT) mount.view.forget(param.ino, 1);
 }
@@ -65,7 +65,7 @@ void do_forget_multi(fuse_req_t req, std::size_t count, struct fuse_forget_data*
 
 void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info*) {
   MountState& mount = state_of(req);
-  reply_attributes(req, mount.view.attributes(ino), mount.owner);
+  reply_attributes(req, mount.view.attributes(ino));
 }
 
 std::optional<struct timespec> time_to_set(const struct timespec& given, bool set, bool now) {
@@ -77,26 +77,25 @@ std::optional<struct timespec> time_to_set(const struct timespec& given, bool se
 
 Result<Entry> change_attributes(MountState& mount, fuse_ino_t ino, const struct stat& attr,
                                 int to_set, overlay::OpenFile* file) {
-  constexpr int kOwners = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
-  constexpr int kRest = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_ATIME |
-                        FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW;
-  if ((to_set & kOwners) != 0 || (to_set & kRest) == 0) {
-    TRY_ASSIGN(const Entry now, mount.view.attributes(ino));
-    // Owners cannot change; telling the present one is no change.
-    if (((to_set & FUSE_SET_ATTR_UID) != 0 && attr.st_uid != mount.owner.shown(now.st.st_uid)) ||
-        ((to_set & FUSE_SET_ATTR_GID) != 0 &&
-         attr.st_gid != mount.owner.shown_group(now.st.st_gid))) {
-      return Error::from_errno("chown", EPERM);
-    }
-    if ((to_set & kRest) == 0) return now;
-  }
   Changes changes;
+  if ((to_set & FUSE_SET_ATTR_UID) != 0) changes.uid = attr.st_uid;
+  if ((to_set & FUSE_SET_ATTR_GID) != 0) changes.gid = attr.st_gid;
+  // chown(2) to nobody new: nothing else is asked for.
+  changes.touch = to_set == 0;
   if ((to_set & FUSE_SET_ATTR_MODE) != 0) changes.mode = attr.st_mode & 07777U;
   if ((to_set & FUSE_SET_ATTR_SIZE) != 0) changes.size = attr.st_size;
   changes.atime = time_to_set(attr.st_atim, (to_set & FUSE_SET_ATTR_ATIME) != 0,
                               (to_set & FUSE_SET_ATTR_ATIME_NOW) != 0);
   changes.mtime = time_to_set(attr.st_mtim, (to_set & FUSE_SET_ATTR_MTIME) != 0,
                               (to_set & FUSE_SET_ATTR_MTIME_NOW) != 0);
+  const bool other = changes.mode || changes.size || changes.atime || changes.mtime;
+  if (!other) {
+    TRY_ASSIGN(const Entry now, mount.view.attributes(ino));
+    const bool same_owner = changes.uid.value_or(now.st.st_uid) == now.st.st_uid &&
+                            changes.gid.value_or(now.st.st_gid) == now.st.st_gid;
+    // Telling a lower object the owner that it has is no reason for a copy.
+    if (!changes.owner() || (same_owner && !mount.view.lies_in_upper(ino))) return now;
+  }
   TRY(check_node(mount, changes.size ? "truncate" : "setattr", ino));
   if (changes.size && mount.passthrough.needs_new_node(ino, true)) {
     TRY(mount.view.supersede(ino));
@@ -116,7 +115,7 @@ void answer_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat& attr, int
                     std::uint64_t handle) {
   MountState& mount = state_of(req);
   auto* file = handle == 0 ? nullptr : reinterpret_cast<Handle*>(handle)->file;
-  reply_attributes(req, change_attributes(mount, ino, attr, to_set, file), mount.owner);
+  reply_attributes(req, change_attributes(mount, ino, attr, to_set, file));
 }
 
 void do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set,
@@ -147,7 +146,7 @@ void do_mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, 
   if (Status s = check_new_name(mount, "mknod", parent, name, false); !s.ok()) {
     return reply_error(req, s.error());
   }
-  reply_entry(req, mount.view.make_node(parent, name, mode));
+  reply_entry(req, mount.view.make_node(parent, name, mode, caller_of(req)));
 }
 
 void do_mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
@@ -155,7 +154,7 @@ void do_mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) 
   if (Status s = check_new_name(mount, "mkdir", parent, name, true); !s.ok()) {
     return reply_error(req, s.error());
   }
-  reply_entry(req, mount.view.make_directory(parent, name, mode));
+  reply_entry(req, mount.view.make_directory(parent, name, mode, caller_of(req)));
 }
 
 void do_symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
@@ -163,7 +162,7 @@ void do_symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const cha
   if (Status s = check_new_name(mount, "symlink", parent, name, false); !s.ok()) {
     return reply_error(req, s.error());
   }
-  reply_entry(req, mount.view.make_symlink(parent, name, target));
+  reply_entry(req, mount.view.make_symlink(parent, name, target, caller_of(req)));
 }
 
 void do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char* name) {

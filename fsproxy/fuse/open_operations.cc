@@ -73,6 +73,9 @@ void answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info fi) {
   }
   const auto opened = mount.view.open_file(ino, own_flags(fi.flags));
   if (!opened.ok()) return reply_error(req, opened.error());
+  // Set-id bits go when somebody else cuts the file. Elsewhere the kernel sees to that, but not in
+  // an open that cuts.
+  if (cuts && caller_of(req).uid != 0) mount.view.clear_set_ids(*opened->file);
   Handle* handle = hand_out(mount, *opened->file, cuts, opened->keep_cache, &fi);
   if (fuse_reply_open(req, &fi) == -ENOENT) take_back(mount, handle);
 }
@@ -99,10 +102,10 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
   if (Status s = mount.guard.check_create(mount.view.rules(), "create", *path, false); !s.ok()) {
     return reply_error(req, s.error());
   }
-  const auto created = mount.view.create(parent, name, mode, own_flags(fi->flags));
+  const auto created = mount.view.create(parent, name, mode, own_flags(fi->flags), caller_of(req));
   if (!created.ok()) return reply_error(req, created.error());
   Handle* handle = hand_out(mount, *created->file, true, true, fi);
-  const struct fuse_entry_param param = entry_param(created->entry, mount.owner);
+  const struct fuse_entry_param param = entry_param(created->entry);
   if (fuse_reply_create(req, &param, fi) == -ENOENT) {
     take_back(mount, handle);
     mount.view.forget(param.ino, 1);
@@ -112,10 +115,11 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 void do_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info* fi) {
   MountState& mount = state_of(req);
-  const auto created = mount.view.create_unnamed(parent, mode, own_flags(fi->flags));
+  const auto created =
+      mount.view.create_unnamed(parent, mode, own_flags(fi->flags), caller_of(req));
   if (!created.ok()) return reply_error(req, created.error());
   Handle* handle = hand_out(mount, *created->file, true, true, fi);
-  const struct fuse_entry_param param = entry_param(created->entry, mount.owner);
+  const struct fuse_entry_param param = entry_param(created->entry);
   if (fuse_reply_create(req, &param, fi) == -ENOENT) {
     take_back(mount, handle);
     mount.view.forget(param.ino, 1);

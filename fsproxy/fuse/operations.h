@@ -24,7 +24,6 @@ struct Handle {
 struct MountState {
   overlay::Overlay& view;
   Guard& guard;
-  const OwnerPolicy& owner;
   SlowWork& slow;
   CopyQueue& copies;
   Passthrough& passthrough;
@@ -53,6 +52,12 @@ void add_directory_operations(struct fuse_lowlevel_ops& ops);
 
 inline MountState& state_of(fuse_req_t req) {
   return *static_cast<MountState*>(fuse_req_userdata(req));
+}
+
+// Who asks, by the ids of the mount's user namespace.
+inline overlay::Owner caller_of(fuse_req_t req) {
+  const struct fuse_ctx* caller = fuse_req_ctx(req);
+  return {caller->uid, caller->gid};
 }
 
 inline overlay::OpenFile& file_of(const struct fuse_file_info* fi) {

@@ -109,14 +109,6 @@ Result<MountPolicy> parse_mount(const Json& json, const std::string& where,
 
 }  // namespace
 
-uid_t OwnerPolicy::shown(uid_t uid) const {
-  return std::find(uids.begin(), uids.end(), uid) != uids.end() ? shown_uid : other_uid;
-}
-
-gid_t OwnerPolicy::shown_group(gid_t gid) const {
-  return std::find(gids.begin(), gids.end(), gid) != gids.end() ? shown_gid : other_gid;
-}
-
 Result<FsPolicy> parse_fs_policy(std::string_view text, const NamesOf& names_of) {
   TRY_ASSIGN(const Json json, parse_json(text));
   Reader in(json, "policy",

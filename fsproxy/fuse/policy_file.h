@@ -13,21 +13,11 @@
 #include "common/base/json_text.h"
 #include "common/base/result.h"
 #include "common/policy/fs_rules.h"
+#include "fsproxy/overlay/owners.h"
 
 namespace cofferdam::fsproxy {
 
-// How ids on disk look inside (docs/processes.md).
-struct OwnerPolicy {
-  std::vector<uid_t> uids;
-  std::vector<gid_t> gids;
-  uid_t shown_uid = 0;
-  gid_t shown_gid = 0;
-  uid_t other_uid = 65534;
-  gid_t other_gid = 65534;
-
-  uid_t shown(uid_t uid) const;
-  gid_t shown_group(gid_t gid) const;
-};
+using overlay::OwnerPolicy;
 
 struct MountPolicy {
   std::string name;

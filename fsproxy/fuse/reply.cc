@@ -28,28 +28,19 @@ double seconds_of(bool stable) {
   return stable ? kStableSeconds : kLowerSeconds;
 }
 
-struct stat shown_stat(const struct stat& st, const OwnerPolicy& owner) {
-  struct stat out = st;
-  out.st_uid = owner.shown(st.st_uid);
-  out.st_gid = owner.shown_group(st.st_gid);
-  return out;
-}
-
-struct fuse_entry_param entry_param(const overlay::Entry& entry, const OwnerPolicy& owner) {
+struct fuse_entry_param entry_param(const overlay::Entry& entry) {
   struct fuse_entry_param out {};
   out.ino = entry.node->id;
   out.generation = 1;  // numbers of nodes are never used twice
-  out.attr = shown_stat(entry.st, owner);
+  out.attr = entry.st;
   out.attr_timeout = seconds_of(entry.attributes_stable);
   out.entry_timeout = seconds_of(entry.name_stable);
   return out;
 }
 
-void reply_attributes(fuse_req_t req, const Result<overlay::Entry>& entry,
-                      const OwnerPolicy& owner) {
+void reply_attributes(fuse_req_t req, const Result<overlay::Entry>& entry) {
   if (!entry.ok()) return reply_error(req, entry.error());
-  const struct stat st = shown_stat(entry->st, owner);
-  fuse_reply_attr(req, &st, seconds_of(entry->attributes_stable));
+  fuse_reply_attr(req, &entry->st, seconds_of(entry->attributes_stable));
 }
 
 }  // namespace cofferdam::fsproxy

@@ -5,7 +5,6 @@
 #include <fuse_lowlevel.h>
 
 #include "common/base/result.h"
-#include "fsproxy/fuse/policy_file.h"
 #include "fsproxy/overlay/overlay.h"
 
 namespace cofferdam::fsproxy {
@@ -22,9 +21,7 @@ void reply_error(fuse_req_t req, const Error& error);
 void reply_status(fuse_req_t req, const Status& status);
 
 double seconds_of(bool stable);
-struct stat shown_stat(const struct stat& st, const OwnerPolicy& owner);
-struct fuse_entry_param entry_param(const overlay::Entry& entry, const OwnerPolicy& owner);
-void reply_attributes(fuse_req_t req, const Result<overlay::Entry>& entry,
-                      const OwnerPolicy& owner);
+struct fuse_entry_param entry_param(const overlay::Entry& entry);
+void reply_attributes(fuse_req_t req, const Result<overlay::Entry>& entry);
 
 }  // namespace cofferdam::fsproxy

@@ -37,8 +37,8 @@ constexpr std::chrono::milliseconds kMeter{20};
 
 }  // namespace
 
-Session::Session(std::string name, const OwnerPolicy& owner)
-    : name_(std::move(name)), owner_(owner), meter_([this] { tell(News::kWriters); }) {}
+Session::Session(std::string name)
+    : name_(std::move(name)), meter_([this] { tell(News::kWriters); }) {}
 
 Session::~Session() {
   if (thread_.joinable()) {
@@ -59,7 +59,7 @@ void Session::tell_stale(std::vector<overlay::Stale> stale) {
 Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const FsPolicy& policy,
                                                  overlay::Ledger& ledger, log::EventLog& events,
                                                  std::size_t max_open, os::UniqueFd fuse) {
-  std::unique_ptr<Session> out(new Session(mount.name, policy.owner));
+  std::unique_ptr<Session> out(new Session(mount.name));
   out->guard_ = std::make_unique<Guard>(mount.name, events);
   overlay::Options options;
   options.lower = mount.lower;
@@ -67,6 +67,7 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
   options.writable = mount.writable;
   options.record = mount.record;
   options.extended = mount.extended;
+  options.owners = policy.owner;
   options.owner_uid = policy.owner.uids.front();
   options.owner_gid = policy.owner.gids.front();
   options.rules = mount.rules;
@@ -91,9 +92,9 @@ Result<std::unique_ptr<Session>> Session::create(const MountPolicy& mount, const
   out->copies_ = std::make_unique<CopyQueue>(*out->view_, out->slow_);
   out->passthrough_ = std::make_unique<Passthrough>(nullptr, 0);
   out->listings_ = std::make_unique<Listings>(*out->view_);
-  out->state_ = std::unique_ptr<MountState>(
-      new MountState{*out->view_, *out->guard_, out->owner_, out->slow_, *out->copies_,
-                     *out->passthrough_, out->meter_, *out->listings_});
+  out->state_ = std::unique_ptr<MountState>(new MountState{*out->view_, *out->guard_, out->slow_,
+                                                           *out->copies_, *out->passthrough_,
+                                                           out->meter_, *out->listings_});
   out->stop_event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!out->stop_event_) return Error::from_errno("eventfd");
   char program[] = "cofferdam-fsproxy";

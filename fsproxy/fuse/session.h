@@ -15,6 +15,7 @@
 #include "common/os/unique_fd.h"
 #include "fsproxy/fuse/lower_watcher.h"
 #include "fsproxy/fuse/operations.h"
+#include "fsproxy/fuse/policy_file.h"
 #include "fsproxy/fuse/request_counts.h"
 #include "fsproxy/fuse/stale_notifier.h"
 #include "fsproxy/overlay/ledger.h"
@@ -78,7 +79,7 @@ class Session final {
     void operator()(struct fuse_session* session) const { fuse_session_destroy(session); }
   };
 
-  Session(std::string name, const OwnerPolicy& owner);
+  explicit Session(std::string name);
   void serve();
   bool wait_for_request();
   // What has to be done now and then, also while requests keep coming: records, news of lower, what
@@ -95,7 +96,6 @@ class Session final {
   std::string name_;
   bool writable_ = false;
   os::UniqueFd disk_;  // a directory of the layer
-  OwnerPolicy owner_;
   int news_fd_ = -1;
   WriteMeter meter_;
   std::unique_ptr<Guard> guard_;

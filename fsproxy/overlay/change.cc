@@ -1,4 +1,4 @@
-// Changes of attributes: mode, size, times.
+// Changes of attributes: mode, size, times, owner.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,7 +26,68 @@ void change_memory(struct stat& st, const Changes& changes) {
   if (changes.mtime && changes.mtime->tv_nsec != UTIME_NOW) st.st_mtim = *changes.mtime;
 }
 
+Owner with(Owner owner, const Changes& changes) {
+  if (changes.uid) owner.uid = *changes.uid;
+  if (changes.gid) owner.gid = *changes.gid;
+  return owner;
+}
+
 }  // namespace
+
+Status Overlay::change_unnamed(Node& node, const Changes& changes) {
+  if (node.frozen != 0 && !node.files.empty()) TRY(copy_without_name(node));
+  const OpenFile* open = nullptr;
+  for (const OpenFile* candidate : node.files) {
+    if (!candidate->lower && (open == nullptr || candidate->writable)) open = candidate;
+  }
+  const Owner owner = with({node.last.st_uid, node.last.st_gid}, changes);
+  node.last.st_uid = owner.uid;
+  node.last.st_gid = owner.gid;
+  if (open == nullptr) {
+    if (changes.size) return Error::from_errno("truncate", ESTALE);
+    change_memory(node.last, changes);
+    return {};
+  }
+  const int fd = open->fd.get();
+  if (changes.size) TRY(truncate_fd(node, fd, *changes.size));
+  struct stat st {};
+  if (changes.owner() && ::fstat(fd, &st) != 0) return Error::from_errno("chown");
+  // It may have another name that nobody asked for, or get one.
+  if (changes.owner() && (st.st_nlink > 0 || node.nameless)) {
+    TRY(owners_.set(node.upper_inode, st, owner));
+  }
+  const mode_t mode = changes.mode.value_or(st.st_mode);
+  if ((changes.mode || changes.owner()) && ::fchmod(fd, mode & 07777U) != 0) {
+    return Error::from_errno("chmod");
+  }
+  return changes.atime || changes.mtime ? set_times(fd, nullptr, changes) : Status();
+}
+
+// Of an object of upper. The owner is ours to keep, the time of its change is the disk's.
+Status Overlay::change_owner(Node& node, const Changes& changes) {
+  struct stat st {};
+  if (node.id == kRootId) {
+    if (::fstat(upper_root_.get(), &st) != 0) return Error::from_errno("chown");
+    TRY(owners_.set(st.st_ino, st, with(owner_of(node, st), changes)));
+    if (changes.mode || ::fchmod(upper_root_.get(), st.st_mode & 07777U) == 0) return {};
+    return Error::from_errno("chown");
+  }
+  const NodeName at = node.names.front();
+  TRY_ASSIGN(const DirRef dir, dirs_->upper(*at.parent));
+  if (::fstatat(dir->get(), at.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Error::from_errno("chown");
+  }
+  TRY(owners_.set(st.st_ino, st, with(owner_of(node, st), changes)));
+  if (changes.mode) return {};
+  const uid_t same_uid = static_cast<uid_t>(-1);
+  const gid_t same_gid = static_cast<gid_t>(-1);
+  const int touched =
+      S_ISLNK(st.st_mode)
+          ? ::fchownat(dir->get(), at.name.c_str(), same_uid, same_gid, AT_SYMLINK_NOFOLLOW)
+          : ::fchmodat(dir->get(), at.name.c_str(), st.st_mode & 07777U, 0);
+  if (touched != 0) return Error::from_errno("chown");
+  return {};
+}
 
 Result<Entry> Overlay::change(NodeId id, const Changes& changes, OpenFile* file) {
   TRY(writable());
@@ -36,21 +97,7 @@ Result<Entry> Overlay::change(NodeId id, const Changes& changes, OpenFile* file)
   const bool times = changes.atime || changes.mtime;
 
   if (!attached(*node)) {
-    if (node->frozen != 0 && !node->files.empty()) TRY(copy_without_name(*node));
-    const OpenFile* open = nullptr;
-    for (const OpenFile* candidate : node->files) {
-      if (!candidate->lower && (open == nullptr || candidate->writable)) open = candidate;
-    }
-    if (open == nullptr) {
-      if (changes.size) return Error::from_errno("truncate", ESTALE);
-      change_memory(node->last, changes);
-    } else {
-      const int fd = open->fd.get();
-      if (changes.size) TRY(truncate_fd(*node, fd, *changes.size));
-      if (changes.mode && ::fchmod(fd, *changes.mode & 07777U) != 0)
-        return Error::from_errno("chmod");
-      if (times) TRY(set_times(fd, nullptr, changes));
-    }
+    TRY(change_unnamed(*node, changes));
     TRY_ASSIGN(const struct stat st, stat_node(*node));
     return entry_of(*node, st);
   }
@@ -69,6 +116,7 @@ Result<Entry> Overlay::change(NodeId id, const Changes& changes, OpenFile* file)
       TRY(cut);
     }
   }
+  if (changes.owner()) TRY(change_owner(*node, changes));
   if (changes.mode || times) {
     if (id == kRootId) {
       if (changes.mode && ::fchmod(upper_root_.get(), *changes.mode & 07777U) != 0) {

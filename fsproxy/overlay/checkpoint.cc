@@ -63,6 +63,11 @@ Status Overlay::commit_freeze(layer::Checkpoint& checkpoint) {
   frozen_names_.clear();
   links_.begin_epoch(number + 1);
   Node& top = nodes_.root();
+  struct stat old {};
+  struct stat now {};
+  if (::fstat(frozen_roots_.front().get(), &old) == 0 && ::fstat(upper_root_.get(), &now) == 0) {
+    (void)owners_.set(inode, now, owners_.of(old.st_ino, old)).ok();
+  }
   nodes_.for_each([&](Node& node) {
     if (&node != &top) note_frozen(node, number);
   });

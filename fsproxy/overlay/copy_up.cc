@@ -182,6 +182,7 @@ Status Overlay::copy_up_one(Node& node, Data data) {
       return Error::from_errno("copy up: stat");
     }
     TRY(numbers_.remember(st.st_ino, node.shown_inode));
+    TRY(owners_.set(st.st_ino, st, owner_of(node, lower.st)));
     TRY(records_->write(base, copied));
     if (several) {
       TRY(links_.cover(lower.identity, names, path));

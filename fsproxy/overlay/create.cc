@@ -77,13 +77,16 @@ Status Overlay::give_to_owner(int dir_fd, const std::string& name, mode_t mode, 
   return {};
 }
 
-Result<Entry> Overlay::settle_new(Node& parent, const std::string& name, Slot& slot, mode_t type) {
+Result<Entry> Overlay::settle_new(Node& parent, const std::string& name, Slot& slot, mode_t type,
+                                  bool owned) {
   struct stat st {};
   if (::fstatat(slot.dir->get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
     return Error::from_errno("create: stat");
   }
   if ((st.st_mode & S_IFMT) != (type & S_IFMT)) return Error::from_errno("create", EIO);
   TRY(numbers_.born(st.st_ino));
+  // Another file may have had the number.
+  if (!owned) TRY(owners_.forget(st.st_ino));
   if (slot.row) {
     TRY(meta_->remove_whiteout(slot.path));
     whiteout_rows_.erase(slot.path);
@@ -100,21 +103,40 @@ Result<Entry> Overlay::settle_new(Node& parent, const std::string& name, Slot& s
   return entry_of(node, st);
 }
 
-Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id,
-                                    const std::string& name, mode_t mode, std::uint64_t bytes,
+// Whom a new object in the directory belongs to.
+Result<Overlay::Maker> Overlay::maker_in(NodeId parent, Maker by) {
+  if (!by) return by;
+  TRY_ASSIGN(const Entry above, attributes(parent));
+  if ((above.st.st_mode & S_ISGID) != 0) by->gid = above.st.st_gid;
+  return by;
+}
+
+Result<Entry> Overlay::make_in_slot(NodeId parent_id, const std::string& name, const Making& making,
                                     const std::function<int(int dir_fd, const char* name)>& make,
                                     const Gap* searched) {
   TRY_ASSIGN(Node * parent, live_directory(parent_id));
-  TRY_ASSIGN(Slot slot, open_slot(operation, *parent, name, bytes, searched));
+  TRY_ASSIGN(const Maker by, maker_in(parent_id, making.by));
+  const mode_t mode = making.mode;
+  TRY_ASSIGN(Slot slot, open_slot(making.operation, *parent, name, making.bytes, searched));
   const bool directory = S_ISDIR(mode);
+  struct stat made_for {};
+  made_for.st_uid = options_.owner_uid;
+  made_for.st_gid = options_.owner_gid;
   // Whatever takes more than one step is made out of sight.
   const bool staged = slot.whiteout || slot.lower_hidden || slot.row || gives_away_ ||
-                      (directory && needs_chmod(mode));
+                      (directory && needs_chmod(mode)) || (by && *by != owners_.shown(made_for));
   const std::string at = staged ? staged_name() : name;
   const int dir_fd = staged ? work_.get() : slot.dir->get();
   const auto build = [&]() -> Status {
     if (make(dir_fd, at.c_str()) != 0) return Error::from_errno("create");
     TRY(give_to_owner(dir_fd, at, mode, S_ISLNK(mode)));
+    if (staged && by) {
+      struct stat st {};
+      if (::fstatat(dir_fd, at.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        return Error::from_errno("create: stat");
+      }
+      TRY(owners_.set(st.st_ino, st, *by));
+    }
     // Also where lower has nothing yet: what the user puts there later is not ours to show.
     if (directory && parent->stacked()) {
       const Widened readable(dir_fd, at, 0600, privileged_);
@@ -139,35 +161,37 @@ Result<Entry> Overlay::make_in_slot(std::string_view operation, NodeId parent_id
     ledger_.add(-static_cast<std::int64_t>(slot.reserved), -1);
     return built.error();
   }
-  return settle_new(*parent, name, slot, mode);
+  return settle_new(*parent, name, slot, mode, by.has_value());
 }
 
-Result<Entry> Overlay::make_directory(NodeId parent, const std::string& name, mode_t mode) {
+Result<Entry> Overlay::make_directory(NodeId parent, const std::string& name, mode_t mode,
+                                      Maker by) {
   mode &= 07777U;
   // A directory in a set-group-id directory inherits the bit (inode(7)).
   TRY_ASSIGN(const Entry above, attributes(parent));
   if ((above.st.st_mode & S_ISGID) != 0) mode |= S_ISGID;
-  return make_in_slot("mkdir", parent, name, S_IFDIR | mode, 4096, [&](int dir_fd, const char* at) {
-    if (::mkdirat(dir_fd, at, mode & 01777U) != 0) return -1;
-    if (!needs_chmod(mode)) return 0;
-    return ::fchmodat(dir_fd, at, mode, 0);
-  });
+  return make_in_slot(parent, name, {"mkdir", S_IFDIR | mode, 4096, by},
+                      [&](int dir_fd, const char* at) {
+                        if (::mkdirat(dir_fd, at, mode & 01777U) != 0) return -1;
+                        if (!needs_chmod(mode)) return 0;
+                        return ::fchmodat(dir_fd, at, mode, 0);
+                      });
 }
 
 Result<Entry> Overlay::make_symlink(NodeId parent, const std::string& name,
-                                    const std::string& target) {
+                                    const std::string& target, Maker by) {
   // ext4 keeps 59 bytes in the inode; elsewhere the truth is settled afterwards.
   const std::uint64_t bytes = target.size() > 59 ? 4096 : 0;
   return make_in_slot(
-      "symlink", parent, name, S_IFLNK | 0777U, bytes,
+      parent, name, {"symlink", S_IFLNK | 0777U, bytes, by},
       [&](int dir_fd, const char* at) { return ::symlinkat(target.c_str(), dir_fd, at); });
 }
 
-Result<Entry> Overlay::make_node(NodeId parent, const std::string& name, mode_t mode) {
+Result<Entry> Overlay::make_node(NodeId parent, const std::string& name, mode_t mode, Maker by) {
   if ((mode & S_IFMT) == 0) mode |= S_IFREG;
   if (!S_ISREG(mode) && !S_ISFIFO(mode) && !S_ISSOCK(mode))
     return Error::from_errno("mknod", EPERM);
-  return make_in_slot("mknod", parent, name, mode, 0, [&](int dir_fd, const char* at) {
+  return make_in_slot(parent, name, {"mknod", mode, 0, by}, [&](int dir_fd, const char* at) {
     return ::mknodat(dir_fd, at, mode & (S_IFMT | 07777U), 0);
   });
 }
@@ -218,7 +242,7 @@ Result<Entry> Overlay::link(NodeId id, NodeId parent_id, const std::string& name
 }
 
 Result<Overlay::Created> Overlay::create(NodeId parent_id, const std::string& name, mode_t mode,
-                                         int flags) {
+                                         int flags, Maker by) {
   TRY_ASSIGN(Node * parent, live_directory(parent_id));
   Gap gap;
   TRY_ASSIGN(const std::optional<Found> existing, find_optional(*parent, name, &gap));
@@ -235,7 +259,7 @@ Result<Overlay::Created> Overlay::create(NodeId parent_id, const std::string& na
   const int access = flags & O_ACCMODE;
   TRY_ASSIGN(const Entry entry,
              make_in_slot(
-                 "create", parent_id, name, S_IFREG | (mode & 07777U), 0,
+                 parent_id, name, {"create", S_IFREG | (mode & 07777U), 0, by},
                  [&](int dir_fd, const char* at) {
                    fd.reset(::openat(dir_fd, at, access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                                      mode & 07777U));

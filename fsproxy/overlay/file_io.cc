@@ -57,8 +57,10 @@ Result<Overlay::Opened> Overlay::open_file(NodeId id, int flags) {
   if (node->is_dir()) return Error::from_errno("open", EISDIR);
   if (!node->is_regular()) return Error::from_errno("open", ENXIO);
   if (files_.size() >= options_.max_open) return Error::from_errno("open", ENFILE);
-  const int access = flags & O_ACCMODE;
   const bool truncates = (flags & O_TRUNC) != 0;
+  // Who opens a file for reading may cut it, too.
+  const int asked = flags & O_ACCMODE;
+  const int access = truncates && asked == O_RDONLY ? O_RDWR : asked;
   const bool writes = access != O_RDONLY || truncates;
   if (!attached(*node)) {
     // Reached through /proc/<pid>/fd of somebody who has it open.
@@ -141,6 +143,15 @@ void Overlay::open_late(Node& node) {
 
 void Overlay::open_late() {
   for (OpenFile* file : std::exchange(late_, {})) (void)need_descriptor(*file).ok();
+}
+
+void Overlay::clear_set_ids(OpenFile& file) {
+  struct stat st {};
+  if ((file.node->last.st_mode & 06000U) == 0 || ::fstat(file.fd.get(), &st) != 0) return;
+  mode_t mode = st.st_mode & 07777U & ~static_cast<mode_t>(S_ISUID);
+  // Without the right to execute, the bit means something else (inode(7)).
+  if ((mode & S_IXGRP) != 0) mode &= ~static_cast<mode_t>(S_ISGID);
+  (void)::fchmod(file.fd.get(), mode);
 }
 
 Result<std::size_t> Overlay::read(OpenFile& file, char* buffer, std::size_t size, off_t offset) {

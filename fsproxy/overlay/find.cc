@@ -246,11 +246,24 @@ Result<Overlay::Found> Overlay::adopt_lower(Node& dir, const std::string& name,
   return Found{&node, st};
 }
 
+Owner Overlay::owner_of(const Node& node, const struct stat& disk) const {
+  // What has no name any more may have no row either: it keeps its owner in memory.
+  if (!node.linked()) return {node.last.st_uid, node.last.st_gid};
+  return node.own() ? owners_.of(node.upper_inode, disk) : owners_.shown(disk);
+}
+
 void Overlay::shape(Node& node, struct stat& st) {
+  const Owner owner = owner_of(node, st);
+  st.st_uid = owner.uid;
+  st.st_gid = owner.gid;
   st.st_ino = node.shown_inode;
-  // The number of subdirectories would tell of hidden ones.
   if (node.is_dir()) {
-    st.st_nlink = node.linked() ? 1 : 0;
+    // Where layers merge nobody has counted, and the number would tell of hidden directories.
+    if (!node.linked()) {
+      st.st_nlink = 0;
+    } else if (!node.upper || node.stacked()) {
+      st.st_nlink = 1;
+    }
   } else {
     st.st_nlink = shown_links(node, st.st_nlink);
   }

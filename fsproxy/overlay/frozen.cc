@@ -187,6 +187,7 @@ Status Overlay::copy_from(Node& node, LowerStat frozen, bool must_link, const Ma
     if (::fstatat(work_.get(), staged.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
       return Error::from_errno("copy up: stat");
     TRY(numbers_.remember(st.st_ino, node.shown_inode));
+    TRY(owners_.set(st.st_ino, st, owner_of(node, frozen.st)));
     if (must_link || node.last.st_nlink > 0) {
       TRY(links_.add_copy(frozen.identity, names_of(frozen), st.st_ino, work_.get(), staged));
       TRY(links_.replace_copy(frozen.st.st_ino, st.st_ino, work_.get(), staged));

@@ -24,7 +24,10 @@ std::int64_t now_ns() {
 }  // namespace
 
 Overlay::Overlay(Options options, Ledger& ledger, Observer& observer)
-    : options_(std::move(options)), ledger_(ledger), observer_(observer) {}
+    : options_(std::move(options)),
+      ledger_(ledger),
+      observer_(observer),
+      owners_(options_.owners) {}
 
 Result<std::unique_ptr<Overlay>> Overlay::open(Options options, Ledger& ledger,
                                                Observer& observer) {
@@ -92,6 +95,7 @@ Status Overlay::open_layer() {
   TRY_ASSIGN(const auto whiteouts, meta_->whiteouts());
   whiteout_rows_.insert(whiteouts.begin(), whiteouts.end());
   TRY(numbers_.load(&*meta_));
+  TRY(owners_.load(&*meta_));
   records_ = std::make_unique<Records>(options_.record ? &*meta_ : nullptr, ledger_);
   return {};
 }
@@ -125,6 +129,7 @@ Status Overlay::set_up_root(bool fresh) {
   struct stat st {};
   if (::fstat(upper_root_.get(), &st) != 0) return Error::from_errno("stat upper");
   nodes_.set_upper(root, st.st_ino);
+  if (fresh && lower) TRY(owners_.set(st.st_ino, st, owners_.shown(lower->st)));
   if (!lower) root.shown_inode = numbers_.shown(st.st_ino);
   return {};
 }

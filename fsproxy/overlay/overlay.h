@@ -2,7 +2,7 @@
 //
 // One thread uses it. System calls take the descriptor of a directory and one name; upper is
 // changed only by rename, link or creation of whole objects, so that a kill at any moment leaves it
-// consistent. Errors carry the errno that the workload is to see. Ids in stats are those on disk.
+// consistent. Errors carry the errno that the workload is to see; stats, too, show what it sees.
 #pragma once
 
 #include <sys/stat.h>
@@ -31,6 +31,7 @@
 #include "fsproxy/overlay/listing.h"
 #include "fsproxy/overlay/lower_watch.h"
 #include "fsproxy/overlay/node_table.h"
+#include "fsproxy/overlay/owners.h"
 #include "fsproxy/overlay/records.h"
 
 namespace cofferdam::overlay {
@@ -40,8 +41,9 @@ struct Options {
   std::optional<std::string> layer;  // layer directory; none: read only
   bool writable = false;
   bool record = false;
-  bool extended = false;  // attributes user.* exist, and go along with a copy-up
-  uid_t owner_uid = 0;    // of what is made in upper
+  bool extended = false;    // attributes user.* exist, and go along with a copy-up
+  OwnerPolicy owners = {};  // how ids look
+  uid_t owner_uid = 0;      // of what is made in upper, on disk
   gid_t owner_gid = 0;
   policy::FsRules rules;
   std::size_t dir_capacity = 512;              // cached directory descriptors per tree
@@ -96,6 +98,11 @@ struct Changes {
   std::optional<off_t> size;
   std::optional<struct timespec> atime;  // tv_nsec may be UTIME_NOW
   std::optional<struct timespec> mtime;
+  std::optional<uid_t> uid;
+  std::optional<gid_t> gid;
+  bool touch = false;  // nothing but the time of the last change
+
+  bool owner() const { return uid || gid || touch; }
 };
 
 class Overlay final {
@@ -118,11 +125,14 @@ class Overlay final {
   // The same after changes that nobody could tell one by one.
   std::vector<Stale> everything_changed();
 
-  // --- changes of directories
-  Result<Entry> make_directory(NodeId parent, const std::string& name, mode_t mode);
-  Result<Entry> make_symlink(NodeId parent, const std::string& name, const std::string& target);
+  // --- changes of directories. `by`: who makes it; without it, it shows as what is on disk. In a
+  // set-group-id directory, the group is the directory's (inode(7)).
+  using Maker = std::optional<Owner>;
+  Result<Entry> make_directory(NodeId parent, const std::string& name, mode_t mode, Maker by = {});
+  Result<Entry> make_symlink(NodeId parent, const std::string& name, const std::string& target,
+                             Maker by = {});
   // Regular files, FIFOs and sockets; devices are EPERM.
-  Result<Entry> make_node(NodeId parent, const std::string& name, mode_t mode);
+  Result<Entry> make_node(NodeId parent, const std::string& name, mode_t mode, Maker by = {});
   Result<Entry> link(NodeId id, NodeId parent, const std::string& name);
   Status unlink(NodeId parent, const std::string& name);
   Status remove_directory(NodeId parent, const std::string& name);
@@ -134,14 +144,17 @@ class Overlay final {
     Entry entry;
     OpenFile* file = nullptr;
   };
-  Result<Created> create(NodeId parent, const std::string& name, mode_t mode, int flags);
+  Result<Created> create(NodeId parent, const std::string& name, mode_t mode, int flags,
+                         Maker by = {});
   // A file that no name leads to (O_TMPFILE); link() may give it one while it is open.
-  Result<Created> create_unnamed(NodeId parent, mode_t mode, int flags);
+  Result<Created> create_unnamed(NodeId parent, mode_t mode, int flags, Maker by = {});
   struct Opened {
     OpenFile* file = nullptr;
     bool keep_cache = false;  // pages cached of this node are those of the present version
   };
   Result<Opened> open_file(NodeId id, int flags);
+  // After somebody without a right to set-id bits changed the file.
+  void clear_set_ids(OpenFile& file);
   Result<std::size_t> read(OpenFile& file, char* buffer, std::size_t size, off_t offset);
   Result<std::size_t> write(OpenFile& file, std::string_view bytes, off_t offset);
   Status allocate(OpenFile& file, int mode, off_t offset, off_t length);
@@ -287,6 +300,7 @@ class Overlay final {
   Result<struct stat> stat_node(Node& node);
   Entry entry_of(Node& node, struct stat st);
   void shape(Node& node, struct stat& st);
+  Owner owner_of(const Node& node, const struct stat& disk) const;
   void watch_lower(Node& dir);
   Result<bool> is_opaque_child(int dir_fd, const std::string& name);
   Result<std::optional<LowerStat>> lower_at(Node& dir, const std::string& name);
@@ -362,12 +376,24 @@ class Overlay final {
   Result<Slot> open_slot(std::string_view operation, Node& parent, const std::string& name,
                          std::uint64_t bytes, const Gap* searched = nullptr);
   Status reserve_rows(std::string_view operation, const std::string& path, std::uint64_t rows);
-  Result<Entry> settle_new(Node& parent, const std::string& name, Slot& slot, mode_t type);
+  Result<Entry> settle_new(Node& parent, const std::string& name, Slot& slot, mode_t type,
+                           bool owned);
   Status give_to_owner(int dir_fd, const std::string& name, mode_t mode, bool link);
-  Result<Entry> make_in_slot(std::string_view operation, NodeId parent, const std::string& name,
-                             mode_t mode, std::uint64_t bytes,
+  // What is to be made, and by whom.
+  struct Making {
+    std::string_view operation;
+    mode_t mode = 0;
+    std::uint64_t bytes = 0;
+    Maker by;
+  };
+  Result<Entry> make_in_slot(NodeId parent, const std::string& name, const Making& making,
                              const std::function<int(int dir_fd, const char* name)>& make,
                              const Gap* searched = nullptr);
+  Result<Maker> maker_in(NodeId parent, Maker by);
+
+  // change.cc
+  Status change_unnamed(Node& node, const Changes& changes);
+  Status change_owner(Node& node, const Changes& changes);
 
   // unnamed.cc
   Result<Entry> name_unnamed(Node& node, Node& parent, const std::string& name);
@@ -432,6 +458,7 @@ class Overlay final {
   std::optional<layer::MetaStore> meta_;
   std::unique_ptr<Records> records_;
   InodeNumbers numbers_;
+  Owners owners_;
   LinkIndex links_;
   std::unique_ptr<DirCache> dirs_;
   FrozenNames frozen_names_;

@@ -139,6 +139,7 @@ void Overlay::gone(Node& node, Node& parent, const std::string& name,
   if (!node.is_dir() && upper_before.st_nlink > 1) return;
   nodes_.forget_upper(node);
   (void)numbers_.forget(node.upper_inode).ok();
+  (void)owners_.forget(node.upper_inode).ok();
   // An open file keeps its blocks until the last handle is closed.
   if (node.is_dir()) {
     ledger_.add(-node.blocks * 512, 0);

@@ -6,9 +6,10 @@
 
 namespace cofferdam::overlay {
 
-Result<Overlay::Created> Overlay::create_unnamed(NodeId parent, mode_t mode, int flags) {
+Result<Overlay::Created> Overlay::create_unnamed(NodeId parent, mode_t mode, int flags, Maker by) {
   TRY(writable());
   TRY(live_directory(parent));
+  TRY_ASSIGN(by, maker_in(parent, by));
   if (files_.size() >= options_.max_open) return Error::from_errno("create", ENFILE);
   os::UniqueFd fd(
       ::openat(work_.get(), ".", (flags & O_ACCMODE) | O_TMPFILE | O_CLOEXEC, mode & 07777U));
@@ -21,10 +22,14 @@ Result<Overlay::Created> Overlay::create_unnamed(NodeId parent, mode_t mode, int
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return Error::from_errno("create: stat");
   TRY(numbers_.born(st.st_ino));
+  TRY(owners_.set(st.st_ino, st, by.value_or(owners_.shown(st))));
   Node& node = nodes_.create_unnamed(st.st_mode);
   nodes_.set_upper(node, st.st_ino);
   node.shown_inode = numbers_.shown(st.st_ino);
   node.nameless = true;
+  const Owner owner = by.value_or(owners_.shown(st));
+  node.last.st_uid = owner.uid;
+  node.last.st_gid = owner.gid;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   auto file = add_file(node, std::move(fd), false, writes);
   if (!file.ok()) {

@@ -308,12 +308,39 @@ def test_extended_attributes_do_not_exist(world):
     assert fw.error_of(os.getxattr, world.mnt / "dir", b"user.x") == "ENOTSUP"
 
 
-def test_owners_cannot_change(world):
+def test_owners_are_kept_beside_the_layer(world):
+    """What is given away, or made by somebody else, shows so over restarts and moves; on disk it is the owner's."""
     world.start()
-    os.chown(world.mnt / "file", os.geteuid(), os.getegid())
-    assert fw.error_of(os.chown, world.mnt / "file", 1234, -1) == "EPERM"
-    assert fw.error_of(os.chown, world.mnt / "file", -1, 1234) == "EPERM"
-    assert names(world.layer / "upper") == []
+    m = world.mnt
+    os.chown(m / "file", os.geteuid(), os.getegid())
+    assert names(world.layer / "upper") == [], "telling the present owner copies nothing"
+    os.chown(m / "file", 1234, 4321)
+    os.lchown(m / "link", 77, -1)
+    os.chmod(m / "dir", 0o2777)
+    os.chown(m / "dir", -1, 55)
+    os.chmod(world.root, 0o755)
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setresgid(12345, 12345, 12345)
+        os.setresuid(12345, 12345, 12345)
+        (m / "dir/theirs").write_text("x")
+        os.symlink("x", m / "dir/theirlink")
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    want = {"file": (1234, 4321), "link": (77, 0), "dir": (0, 55), "dir/theirs": (12345, 55), "dir/theirlink": (12345, 55)}
+    for _ in range(2):
+        for path, owner in want.items():
+            st = os.lstat(m / path)
+            assert (st.st_uid, st.st_gid) == owner, path
+        assert {os.lstat(p).st_uid for p in (world.layer / "upper").rglob("*")} == {os.geteuid()}
+        world.restart()
+    os.rename(m / "dir/theirs", m / "moved")
+    os.unlink(m / "file")
+    (m / "file").write_text("another")
+    assert os.stat(m / "moved").st_uid == 12345 and os.stat(m / "file").st_uid == os.geteuid()
+    world.restart()
+    assert os.stat(m / "moved").st_uid == 12345 and os.stat(m / "file").st_uid == os.geteuid()
 
 
 def test_names_are_bytes(world):

@@ -123,7 +123,9 @@ class View final {
  private:
   std::string describe(const Entry& entry) {
     const struct stat& st = entry.st;
-    std::string out = std::to_string(st.st_mode) + " links " + std::to_string(st.st_nlink);
+    std::string out = std::to_string(st.st_mode);
+    // Those of a directory are told where nothing merges: that may change on the way.
+    if (!S_ISDIR(st.st_mode)) out += " links " + std::to_string(st.st_nlink);
     // What came from lower keeps its number; others differ from run to run.
     if (st.st_ino < InodeNumbers::kUpperBorn) {
       out += " number " + std::to_string(st.st_ino);
