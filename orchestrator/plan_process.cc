@@ -9,6 +9,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostExecutables = 256;
+constexpr const char* kWritableTrees[] = {"/tmp", "/var/tmp", "/dev", "/run", "/proc"};
 constexpr std::size_t kMostBytes = 32U << 10U;  // all paths together: one message to process 1
 
 bool lies_in(const fs::path& path, const fs::path& directory) {
@@ -24,8 +25,19 @@ std::string writable_tree(const Plan& plan, const std::string& path) {
     if (nearest == nullptr || nearest->inside.size() < mount.inside.size()) nearest = &mount;
   }
   if (nearest != nullptr) return nearest->writable ? nearest->inside : "";
-  for (const char* tree : {"/tmp", "/var/tmp", "/dev", "/run", "/proc"}) {
+  for (const char* tree : kWritableTrees) {
     if (lies_in(path, tree)) return tree;
+  }
+  return {};
+}
+
+// What is permitted below a directory is so in what is mounted there too.
+std::string writable_tree_below(const Plan& plan, const std::string& path) {
+  for (const MountPlan& mount : plan.mounts) {
+    if (mount.writable && lies_in(mount.inside, path)) return mount.inside;
+  }
+  for (const char* tree : kWritableTrees) {
+    if (lies_in(tree, path)) return tree;
   }
   return {};
 }
@@ -53,6 +65,11 @@ Status plan_executables(const Manifest& manifest, const HostFacts& facts, Plan* 
       return Error("process.executables: " + path + " lies in " + tree +
                    ", which can be written inside: another program could take its place. Remedy: "
                    "name what lies in read-only trees (/usr, /opt, a read-only mount)");
+    }
+    if (const std::string tree = writable_tree_below(*plan, path); !tree.empty()) {
+      return Error("process.executables: " + path + " holds " + tree +
+                   ", which can be written inside: whatever is put there could be executed. "
+                   "Remedy: name the read-only directories in it one by one");
     }
     bytes += path.size();
     text += (text.empty() ? "" : ", ") + path;

@@ -34,6 +34,20 @@ int report_parse(const CLI::App& app, const CLI::ParseError& error, bool runs) {
   return runs ? cli::kExitFailed : cli::kExitUsage;
 }
 
+// An option whose value is empty (--tool "$UNSET") is a mistake: taken for one that was not given,
+// it would drop the very restriction that it names.
+std::string option_without_value(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) return option->get_name();
+    }
+  }
+  for (const CLI::App* command : app.get_subcommands()) {
+    if (std::string name = option_without_value(*command); !name.empty()) return name;
+  }
+  return {};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -63,6 +77,10 @@ int main(int argc, char** argv) {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     return report_parse(app, error, runs);
+  }
+  if (const std::string name = option_without_value(app); !name.empty()) {
+    (void)cli::fail(name + ": its value is empty. Remedy: leave it out, or say what you mean");
+    return runs ? cli::kExitFailed : cli::kExitUsage;
   }
   if (!context.action) return cli::kExitUsage;
   cli::recover_merges();

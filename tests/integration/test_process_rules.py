@@ -134,6 +134,7 @@ def test_executables_hold_for_further_commands(runner):
 @pytest.mark.parametrize("keys, why", [
     ("process: {executables: [/tmp/x]}\n", "can be written inside"),
     ("process: {executables: [/]}\n", "is everything"),
+    ("process: {executables: [/var]}\n", "/var holds /var/tmp"),
     ("process: {executables: [/usr/bin/there-is-no-such]}\n", "/usr/bin/there-is-no-such"),
     ("process: {capabilities: [SETUID]}\n", "neither engine"),
     ("process: {capabilities: [SYS_ADMIN]}\n", "not one of"),
@@ -203,6 +204,8 @@ def test_a_tool_is_called_when_it_is_declared(runner, ended):
             assert refused.returncode == 125 and refused.stdout == b"", text(refused)
             told = [e for e in events(runner, identity) if e["event"] == "tool_refused"][-1]
             assert (told["tool.name"], told["verdict"], told["reason"]) == (tool, "deny", reason)
+        unnamed = execute(runner, identity, "sh", "-c", "echo called", flags=["--tool", ""])
+        assert unnamed.returncode == 125 and unnamed.stdout == b"", text(unnamed)
         started = [e for e in events(runner, identity) if e["event"] == "exec_started"]
         assert len(started) == 1, "what was refused was never started"
     finally:

@@ -289,6 +289,8 @@ TEST(PlanProcess, WhatNoEngineCanGiveIsRefusedWithTheReason) {
       {[](Manifest* m) { m->executables = {"/home/u/p/x"}; }, "can be written inside"},
       {[](Manifest* m) { m->executables = {"/home/u/bin/x"}; }, "can be written inside"},
       {[](Manifest* m) { m->executables = {"/tmp/x"}; }, "can be written inside"},
+      {[](Manifest* m) { m->executables = {"/home"}; }, "/home holds /home/u"},
+      {[](Manifest* m) { m->executables = {"/var"}; }, "/var holds /var/tmp"},
       {[](Manifest* m) { m->executables.assign(300, "/usr/bin/x"); }, "more than 256"},
       {[](Manifest* m) { m->capabilities = {"SETUID"}; }, "neither engine"},
       {[](Manifest* m) { m->user = "root"; }, ""},
