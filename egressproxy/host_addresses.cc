@@ -15,7 +15,15 @@ Result<std::unique_ptr<HostAddresses>> HostAddresses::open(asio::io_context& con
   return addresses;
 }
 
+// Reading takes a descriptor, which is there also when connections have taken every other one.
 Status HostAddresses::refresh() {
+  (void)spare_.give_up_one();
+  Status done = look();
+  spare_.refill();
+  return done;
+}
+
+Status HostAddresses::look() {
   TRY_ASSIGN(const std::vector<os::SocketAddress> interfaces, os::interface_addresses());
   TRY_ASSIGN(const std::vector<os::LocalRoute> routes, os::local_routes());
   std::set<policy::IpAddress> read;

@@ -11,6 +11,7 @@
 #include "common/policy/address.h"
 #include "common/policy/nat64.h"
 #include "egressproxy/net.h"
+#include "egressproxy/spare_descriptors.h"
 
 namespace cofferdam::egressproxy {
 
@@ -27,9 +28,12 @@ class HostAddresses final {
                                     std::span<const policy::Nat64Prefix> nat64) const;
 
  private:
-  HostAddresses(asio::io_context& context, int netlink) : netlink_(context, netlink) {}
+  HostAddresses(asio::io_context& context, int netlink)
+      : netlink_(context, netlink), spare_(netlink, 1) {}
   Status refresh();
+  Status look();
   asio::posix::stream_descriptor netlink_;
+  SpareDescriptors spare_;
   std::set<policy::IpAddress> current_;
   std::vector<policy::Cidr> ranges_;
 };

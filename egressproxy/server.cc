@@ -77,7 +77,9 @@ Async<void> Server::accept_all(GateSocket& gate) {
   while (gate.acceptor->is_open()) {
     const auto [closed] = co_await gate.acceptor->async_wait(tcp::acceptor::wait_read, kNoThrow);
     if (closed) co_return;
-    const int error = accept_some(gate);
+    // First what is kept in reserve: a place that has become free is not for the next session.
+    spare.refill();
+    const int error = spare.complete() ? accept_some(gate) : EMFILE;
     if ((error == EMFILE || error == ENFILE) && spare.give_up_one()) {
       // One that waits is told, instead of waiting for it knows not what.
       os::Opened waiting = os::accept_now(gate.acceptor->native_handle());

@@ -30,6 +30,7 @@ class SpareDescriptors final {
       spares_.push_back(std::move(copy).value());
     }
   }
+  bool complete() const { return spares_.size() == count_; }
   void clear() {
     count_ = 0;
     spares_.clear();
