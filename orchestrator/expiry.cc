@@ -22,7 +22,8 @@ Result<std::optional<std::chrono::milliseconds>> left_of_manifest(const SandboxR
                        ? manifest.value("lifetime", Json::object()).value("max_ms", Json())
                        : Json();
   const auto created = parse_rfc3339(record.created);
-  if (!max.is_number_integer() || !created) return left;
+  if (!max.is_number_integer()) return left;
+  if (!created) return Error("when it was made cannot be told, and its manifest bounds its life");
   const auto of_life = std::chrono::duration_cast<std::chrono::milliseconds>(
       *created + std::chrono::milliseconds(max.get<std::int64_t>()) - now);
   if (of_life.count() <= 0) {

@@ -1,5 +1,6 @@
 #include "orchestrator/changes/known_secrets.h"
 
+#include <cerrno>
 #include <cstdlib>
 
 #include "common/base/json_text.h"
@@ -16,9 +17,9 @@ void add(std::vector<secrets::KnownSecret>& known, const std::string& name,
   known.push_back({name, value});
 }
 
-// A secret that the manifest gave to a command, from where it came. What a command printed is not
-// asked for again.
-void add_given(std::vector<secrets::KnownSecret>& known, const Json& secret) {
+// A secret that the manifest gave to a command, from where it came; empty: it is not there any
+// more. What a command printed is not asked for again.
+std::string value_now(const Json& secret) {
   constexpr std::size_t kMaxSecret = 64U << 10U;
   const Json from = secret.value("from", Json::object());
   std::string value;
@@ -27,7 +28,7 @@ void add_given(std::vector<secrets::KnownSecret>& known, const Json& secret) {
     if (auto text = os::read_regular_file(file, kMaxSecret); text.ok()) value = std::move(*text);
   }
   while (value.ends_with('\n') || value.ends_with('\r')) value.pop_back();
-  if (value.size() >= secrets::kLeastSecret) known.push_back({secret.value("name", ""), value});
+  return value.size() >= secrets::kLeastSecret ? value : "";
 }
 
 }  // namespace
@@ -45,7 +46,9 @@ std::vector<secrets::KnownSecret> known_secrets_of(const SandboxRecord& sandbox)
     }
   }
   for (const Json& secret : manifest->value("secrets", Json::array())) {
-    add_given(known, secret);
+    if (std::string value = value_now(secret); !value.empty()) {
+      known.push_back({secret.value("name", ""), std::move(value)});
+    }
   }
   if (const Json allow = env.value("allow", Json::array()); allow.is_array()) {
     for (const Json& name : allow) {
@@ -55,6 +58,19 @@ std::vector<secrets::KnownSecret> known_secrets_of(const SandboxRecord& sandbox)
     }
   }
   return known;
+}
+
+Result<std::vector<std::string>> secrets_not_looked_for(const SandboxRecord& sandbox) {
+  std::vector<std::string> names;
+  const auto text = os::read_file(sandbox.directory / "manifest.json");
+  if (!text.ok() && text.error().error_number() == ENOENT) return names;  // it gave nothing
+  if (!text.ok()) return text.error();
+  TRY_ASSIGN(const Json manifest, parse_json(*text));
+  if (!manifest.is_object()) return Error("manifest.json: not an object");
+  for (const Json& secret : manifest.value("secrets", Json::array())) {
+    if (secret.is_object() && value_now(secret).empty()) names.push_back(secret.value("name", ""));
+  }
+  return names;
 }
 
 Result<std::string> redacted(const SandboxRecord& sandbox, std::string_view text) {

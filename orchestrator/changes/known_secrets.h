@@ -16,6 +16,11 @@ namespace cofferdam::orchestrator::changes {
 // readable manifest has none.
 std::vector<secrets::KnownSecret> known_secrets_of(const SandboxRecord& sandbox);
 
+// Names of the secrets that the manifest gave, and that are not looked for: what a command printed
+// is not kept, and a file or variable that held one is gone. An error where there is a manifest
+// that cannot be read.
+Result<std::vector<std::string>> secrets_not_looked_for(const SandboxRecord& sandbox);
+
 // `text`, which is to be shown, with every secret replaced that a review of this sandbox would find
 // (also in names of files).
 Result<std::string> redacted(const SandboxRecord& sandbox, std::string_view text);

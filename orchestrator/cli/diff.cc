@@ -39,6 +39,7 @@ int diff(const Context& context, const Options& options) {
     return kExitUsage;
   }
   warn_if_running(*sandbox);
+  warn_of_unknown_secrets(*sandbox);
   const auto form = options.json          ? changes::DiffForm::kJson
                     : options.name_status ? changes::DiffForm::kNameStatus
                     : options.stat        ? changes::DiffForm::kStat
@@ -86,6 +87,20 @@ void note_of(const SandboxRecord& sandbox, std::string_view text) {
 
 void warn_if_running(const SandboxRecord& sandbox) {
   if (!sandbox.ended_for_good()) note(sandbox.name + " has not ended: this is what it made so far");
+}
+
+void warn_of_unknown_secrets(const SandboxRecord& sandbox) {
+  const auto names = changes::secrets_not_looked_for(sandbox);
+  if (!names.ok()) {
+    note("which secrets it was given cannot be told, and none of them is looked for: " +
+         names.error().message());
+    return;
+  }
+  for (const std::string& name : *names) {
+    note("secret " + name +
+         " is not looked for: its value is not where it was read from (what a command prints is "
+         "not kept)");
+  }
 }
 
 Result<OwnedSandbox> own_ended(const SandboxRecord& sandbox, const std::string& why) {

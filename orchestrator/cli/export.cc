@@ -142,6 +142,7 @@ int export_changes(const Context& context, const Options& options) {
     return kExitUsage;
   }
   warn_if_running(*sandbox);
+  warn_of_unknown_secrets(*sandbox);
   if (!options.artifacts.empty()) return export_artifacts(*sandbox, options.artifacts);
   const auto report = options.file.empty() ? export_to(STDOUT_FILENO, *sandbox)
                                            : export_to_file(*sandbox, options.file);

@@ -76,6 +76,7 @@ Result<changes::MergeReport> with_progress(const SandboxRecord& sandbox,
 // Nothing is written home that is not recorded, and what the sandbox shows is kept before.
 Result<changes::MergeReport> merge_recorded(const SandboxRecord& sandbox,
                                             const changes::MergeOptions& options) {
+  warn_of_unknown_secrets(sandbox);
   if (options.dry_run) return changes::merge_sandbox(sandbox, options);
   TRY(in_no_rollback(sandbox));
   const KeptState kept = keep_ended_state(sandbox, "merge");

@@ -25,6 +25,9 @@ void note_of(const SandboxRecord& sandbox, std::string_view text);
 // A line on stderr when the sandbox's workload may still be writing.
 void warn_if_running(const SandboxRecord& sandbox);
 
+// Lines on stderr for the secrets that a review of this sandbox cannot find.
+void warn_of_unknown_secrets(const SandboxRecord& sandbox);
+
 // The sandbox, which must have ended, with its lock. `why` follows "NAME is running: ".
 Result<OwnedSandbox> own_ended(const SandboxRecord& sandbox, const std::string& why);
 

@@ -515,6 +515,7 @@ def test_case_149_the_control_socket_answers_when_descriptors_are_exhausted(worl
             answer, _ = http(gate, get(SITE), timeout=60)
             assert answer.startswith(b"HTTP/1.1 503 ") and b"too_many_connections" in answer
         # The addresses of the machine are read again when they change, now too.
+        wait_for(lambda: len(os.listdir(f"/proc/{pid}/fd")) == 64)
         for act in ("add", "del"):
             subprocess.run(["ip", "-n", world.outside, "addr", act, "198.51.100.99/32", "dev", "lo"], check=True)
         assert ask(gate)[0] == 200

@@ -64,6 +64,20 @@ def test_a_known_secret_in_base64_that_is_broken_into_lines_is_found(project):
     assert project("diff", "last", "wrapped").count("[redacted: the value of DEPLOY_TOKEN]") == 1
 
 
+def test_a_secret_that_cannot_be_looked_for_any_more_is_named(project):
+    key = project.runner.root / "key"
+    key.write_text(VALUE)
+    key.chmod(0o600)
+    (project.runner.home / "m.yaml").write_text(
+        "version: 1\nsecrets:\n  - {name: DEPLOY, from: {file: %s}, commands: [sh]}\n" % key)
+    project.sandbox(f"printf '%s' {VALUE!r} > leak", manifest(project))
+    there = [project.runner.cofferdam(*words).stderr for words in (["diff", "last"], ["merge", "last", "--dry-run"])]
+    assert not [said for said in there if b"not looked for" in said]
+    key.unlink()
+    for words in (["diff", "last"], ["export", "last", "-o", str(project.runner.root / "p")], ["merge", "last", "--dry-run"], ["merge", "last"]):
+        assert b"secret DEPLOY is not looked for" in project.runner.cofferdam(*words).stderr, words
+
+
 def test_names_are_shown_escaped_and_without_their_secrets_by_every_command(project):
     project.sandbox(f"""python3 -c '
 import os

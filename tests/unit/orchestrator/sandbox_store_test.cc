@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "common/os/files.h"
+#include "orchestrator/expiry.h"
 #include "orchestrator/reap.h"
 
 namespace cofferdam::orchestrator {
@@ -35,6 +36,21 @@ class Store : public ::testing::Test {
   os::TempDir directory_;
   SandboxStore store_;
 };
+
+TEST_F(Store, ABoundedLifeWhoseBeginningCannotBeToldIsOver) {
+  OwnedSandbox sandbox = create("one");
+  const auto write = [&](const char* text) {
+    ASSERT_TRUE(os::write_file_atomic(sandbox.record.directory / "manifest.json", text).ok());
+  };
+  write(R"({"lifetime": {"max_ms": 3600000}})");
+  const auto left = left_of_manifest(sandbox.record);
+  ASSERT_TRUE(left.ok()) << left.error().message();
+  EXPECT_TRUE(left->has_value());
+  sandbox.record.created = "";
+  EXPECT_FALSE(left_of_manifest(sandbox.record).ok());
+  write("{}");  // nothing bounds it
+  EXPECT_TRUE(left_of_manifest(sandbox.record).ok());
+}
 
 TEST_F(Store, WhatIsCreatedIsListedWithItsLayers) {
   const OwnedSandbox sandbox = create("one");
